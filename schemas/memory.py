@@ -92,7 +92,8 @@ class Grounds(Frozen):
         description="'user' for the user, else the name of whom or what it is about.",
     )
     relation: Annotated[
-        Relation, WithJsonSchema({"type": "string", "enum": [str(relation) for relation in Relation]})
+        Relation,
+        WithJsonSchema({"type": "string", "enum": [str(relation) for relation in Relation]}),
     ] = Field(
         default=Relation.ADDS,
         description=(

@@ -1,0 +1,58 @@
+"""Named places between the steps of our protocols where a process may die.
+
+Tests arm one of them, so that a process kills itself there with SIGKILL, and show that whoever
+comes next finishes the work. A protocol step without a point after it fails a test.
+"""
+
+import os
+import signal
+from enum import StrEnum
+
+
+class CrashPoint(StrEnum):
+    """Every point, in the order a turn passes them."""
+
+    TURN_INSERTED = "record.turn_inserted"
+    TURN_ANNOUNCED = "record.turn_announced"
+    SESSION_CLOSED = "record.session_closed"
+    SNAPSHOT_INSERTED = "snapshot.inserted"
+    SNAPSHOT_PUBLISHED = "snapshot.published"
+    SNAPSHOT_OPEN_CLEARED = "snapshot.open_cleared"
+    EXTRACTION_ENSURED = "extraction.ensured"
+    EXTRACTION_CLAIMED = "extraction.claimed"
+    EXTRACTION_PLANNED = "extraction.planned"
+    MODEL_ANSWERED = "extraction.model_answered"
+    ANSWER_STORED = "extraction.answer_stored"
+    PART_SPLIT = "extraction.part_split"
+    SLOTS_MARKED = "fold.slots_marked"
+    ASSERTIONS_WRITTEN = "fold.assertions_written"
+    RECORD_FOLDED = "fold.record_folded"
+    RECORD_ANNOUNCED = "fold.record_announced"
+    EXTRACTION_SETTLED = "extraction.settled"
+    SNAPSHOT_SETTLED = "extraction.snapshot_settled"
+    FATE_WRITTEN = "failure.fate_written"
+    LETTER_STORED = "failure.letter_stored"
+    FATE_PUBLISHED = "failure.fate_published"
+    FATE_MARKED_SENT = "failure.fate_marked_sent"
+    BEFORE_COMMIT = "consumer.before_commit"
+
+
+class _Armed:
+    point: CrashPoint | None = None
+    passes_left: int = 0
+
+
+def arm(point: CrashPoint, *, passes: int = 0) -> None:
+    """Make this process die at `point`, after having passed it `passes` times. For tests."""
+    _Armed.point = point
+    _Armed.passes_left = passes
+
+
+def reached(point: CrashPoint) -> None:
+    """Die here if armed for this point; otherwise do nothing."""
+    if _Armed.point is not point:
+        return
+    if _Armed.passes_left > 0:
+        _Armed.passes_left -= 1
+        return
+    os.kill(os.getpid(), signal.SIGKILL)

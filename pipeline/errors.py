@@ -1,0 +1,85 @@
+"""The errors we raise ourselves.
+
+AfterturnError
+├─ InvalidInputError        a caller's input breaks a rule; names field and rule, never a value
+├─ ConflictError            an idempotency key was used before, for another turn
+├─ RecordingUnavailableError  the turn could not be stored; it may be tried again
+├─ BrokerUnavailableError   a call to Kafka failed or ran out of its time
+├─ MessageError             an event that can't be read, now or ever
+├─ AnswerError              a model's answer that can't be used
+├─ MissingDocumentError     a document that should be there is not readable (yet)
+└─ ConfigurationError       the process must not start like this
+"""
+
+from dataclasses import dataclass
+
+from schemas.failure import FailureClass
+
+
+class AfterturnError(Exception):
+    """Something Afterturn refuses or could not do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One rule that an input breaks."""
+
+    field: str
+    rule: str
+
+
+class InvalidInputError(AfterturnError):
+    """An input breaks rules; the message names them and never repeats what was said."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(f"{problem.field}: {problem.rule}" for problem in problems))
+
+
+class ConflictError(AfterturnError):
+    """The idempotency key belongs to another turn of this session."""
+
+
+class RecordingUnavailableError(AfterturnError):
+    """The turn was not stored, or that is unknown; trying again with the same key is safe."""
+
+
+class BrokerUnavailableError(AfterturnError):
+    """Kafka did not acknowledge in time. What was to be published is found and sent later."""
+
+
+class MessageError(AfterturnError):
+    """An event that can't be read; `failure_class` is `content.*`."""
+
+    def __init__(self, failure_class: FailureClass, reason: str) -> None:
+        self.failure_class = failure_class
+        self.reason = reason
+        super().__init__(reason)
+
+
+class AnswerError(AfterturnError):
+    """A model's answer that can't be used; it never holds the answer's words."""
+
+    def __init__(
+        self,
+        failure_class: FailureClass,
+        reason: str,
+        *,
+        finish_reason: str | None = None,
+        request_id: str | None = None,
+        calls: int = 1,
+    ) -> None:
+        self.failure_class = failure_class
+        self.reason = reason
+        self.finish_reason = finish_reason
+        self.request_id = request_id
+        self.calls = calls
+        super().__init__(reason)
+
+
+class MissingDocumentError(AfterturnError):
+    """A document that a message names is not readable."""
+
+
+class ConfigurationError(AfterturnError):
+    """What is configured can't work; the message says what to change."""

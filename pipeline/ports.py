@@ -1,0 +1,403 @@
+"""What the steps need from the outside: clocks, stores, the model, the broker.
+
+All stores: datetimes are aware UTC cut to milliseconds; `*_ms` is the database server's time in
+epoch milliseconds; reads that decide are from the primary; each method is one atomic command
+unless it says otherwise, and may raise `pymongo.errors.PyMongoError`.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from schemas.assertion import Assertion
+from schemas.extraction import (
+    Extraction,
+    NextMessage,
+    Outcome,
+    Part,
+    Reply,
+    SetAside,
+)
+from schemas.failure import Attempt, Letter
+from schemas.identity import Scope, SessionIdentity
+from schemas.memory import Kind
+from schemas.message import IncomingMessage, OutgoingMessage
+from schemas.record import Record
+from schemas.snapshot import Snapshot
+from schemas.turn import Turn
+
+
+class Clock(Protocol):
+    """This process's idea of time; never used for leases or due times."""
+
+    def now(self) -> datetime:
+        """Return the aware UTC time, cut to milliseconds."""
+        ...
+
+
+class ServerTime(Protocol):
+    """The database server's time, the one clock that all processes share."""
+
+    async def now_ms(self) -> int:
+        """Return it in epoch milliseconds; an offset measured at most half a minute ago."""
+        ...
+
+
+class Publisher(Protocol):
+    """The one way to Kafka."""
+
+    async def publish(self, message: OutgoingMessage) -> None:
+        """Return once every in-sync replica has it.
+
+        Raises:
+            BrokerUnavailableError: It was not acknowledged in time; it may be there all the same.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionState:
+    """What turns can't say of a session."""
+
+    identity: SessionIdentity
+    session: str
+    incarnation: int
+    is_closed: bool
+
+
+class Sessions(Protocol):
+    """Sessions by identity and by opaque key."""
+
+    async def open(self, identity: SessionIdentity) -> SessionState:
+        """Return the session, made where it is new. Idempotent."""
+        ...
+
+    async def by_key(self, session: str) -> SessionState | None:
+        """Return the session of an opaque key, if it is the present incarnation."""
+        ...
+
+    async def close(self, session: str) -> None:
+        """Mark it closed: what is open in it is due at once. A later turn opens it again."""
+        ...
+
+    async def reopen(self, session: str) -> None:
+        """Take the mark away."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSession:
+    """The open turns of one session, in numbers."""
+
+    session: str
+    turns: int
+    tokens: int
+    oldest_recorded_at: datetime
+    newest_recorded_at: datetime
+    newest_seq: int
+
+
+class Turns(Protocol):
+    """The turns, and which of them are open."""
+
+    async def insert(self, turn: Turn, *, idempotency_key: str | None) -> None:
+        """Store it as open.
+
+        Raises:
+            pymongo.errors.DuplicateKeyError: `keyPattern` names seq or the idempotency key.
+        """
+        ...
+
+    async def last_seq(self, session: str) -> int:
+        """Return the newest seq by majority read, 0 where there is none."""
+        ...
+
+    async def by_idempotency_key(self, session: str, key: str) -> Turn | None:
+        """Return the turn recorded under a key."""
+        ...
+
+    async def read(self, session: str, first_seq: int, last_seq: int) -> list[Turn]:
+        """Return the turns of a range, by seq; missing ones are missing."""
+        ...
+
+    async def open_turns(self, session: str) -> list[Turn]:
+        """Return the open turns of a session, by seq."""
+        ...
+
+    async def clear_open(self, session: str, first_seq: int, last_seq: int) -> int:
+        """Clear the mark of a range; return how many had it. Idempotent."""
+        ...
+
+    async def open_sessions(self) -> list[OpenSession]:
+        """Return every session that has open turns."""
+        ...
+
+
+class Snapshots(Protocol):
+    """The snapshots, and which of them are unsettled."""
+
+    async def insert(self, snapshot: Snapshot, *, wake_at_ms: int) -> None:
+        """Store it as unsettled.
+
+        Raises:
+            pymongo.errors.DuplicateKeyError: Another cutter made one that starts at the same turn.
+        """
+        ...
+
+    async def last(self, session: str) -> Snapshot | None:
+        """Return the one that ends a session's tiling so far."""
+        ...
+
+    async def get(self, snapshot_id: str) -> Snapshot | None:
+        """Return one."""
+        ...
+
+    async def settle(self, snapshot_id: str, *, summary: str | None) -> None:
+        """Mark it settled and keep its summary. Idempotent."""
+        ...
+
+    async def unsettled_due(self, now_ms: int, limit: int) -> list[Snapshot]:
+        """Return unsettled ones whose `wake_at` is at or before now, oldest first."""
+        ...
+
+    async def wake_later(self, snapshot_id: str, wake_at_ms: int) -> None:
+        """Look at an unsettled one again at `wake_at_ms`."""
+        ...
+
+
+class Extractions(Protocol):
+    """The ledger of extraction: who works on what, what was answered, what became of it."""
+
+    async def ensure(
+        self, snapshot: Snapshot, run: int, *, ticket: str, topic: str, now_ms: int
+    ) -> Extraction:
+        """Return the extraction of a run, made as pending under `ticket` where it is new."""
+        ...
+
+    async def get(self, extraction_id: str) -> Extraction | None:
+        """Return one."""
+        ...
+
+    async def claim(
+        self,
+        extraction_id: str,
+        *,
+        ticket: str,
+        owner: str,
+        message: str,
+        now_ms: int,
+        lease: timedelta,
+    ) -> Extraction | None:
+        """Take a pending extraction whose live ticket is `ticket` and that nobody holds.
+
+        The fence rises by one and a lease in server time begins. A lease that had run out without
+        a recorded end raises `crashes`. Returns none if it was lost.
+        """
+        ...
+
+    async def plan(self, extraction_id: str, fence: int, parts: Sequence[Part]) -> bool:
+        """Set the parts where none are planned; false if the claim is lost."""
+        ...
+
+    async def store_reply(
+        self, extraction_id: str, part: int, reply: Reply, *, version: str
+    ) -> Extraction:
+        """Keep an answer where that part has none, whoever's fence; fix the version with the first.
+
+        Returns the extraction as it stands afterwards: with this reply or the one before it.
+        """
+        ...
+
+    async def enlarge(self, extraction_id: str, fence: int, part: int, max_tokens: int) -> bool:
+        """Give a truncated part one larger call; false if the claim is lost."""
+        ...
+
+    async def split(
+        self, extraction_id: str, fence: int, part: int, halves: tuple[Part, Part]
+    ) -> bool:
+        """Replace a waiting part by two, appended; false if the claim is lost."""
+        ...
+
+    async def set_aside(self, extraction_id: str, part: int, items: Sequence[SetAside]) -> None:
+        """Keep which items of a part became no assertion. Idempotent: a function of the answer."""
+        ...
+
+    async def bury_part(self, extraction_id: str, fence: int, part: int, letter: Letter) -> bool:
+        """Mark a part dead and keep its letter as unsent; false if the claim is lost."""
+        ...
+
+    async def schedule(
+        self,
+        extraction_id: str,
+        *,
+        fence: int,
+        ticket: str,
+        attempt: Attempt | None,
+        following: NextMessage,
+        ends_claim: bool,
+    ) -> bool:
+        """Record a failed attempt (or a deferral) and the next message, as unsent; end the claim.
+
+        Conditional on `fence` and on `ticket` still being live; false if either is not.
+        """
+        ...
+
+    async def settle(
+        self, extraction_id: str, fence: int, outcome: Outcome, *, attempt: Attempt | None
+    ) -> bool:
+        """Fix the outcome and end the claim; false if it is settled or the claim is lost."""
+        ...
+
+    async def release(self, extraction_id: str, fence: int) -> None:
+        """Give a claim back as if it had not been taken: no crash, no attempt."""
+        ...
+
+    async def mark_sent(self, extraction_id: str, ticket: str) -> None:
+        """The message of this ticket is acknowledged. Idempotent."""
+        ...
+
+    async def mark_letters_sent(self, extraction_id: str, letter_ids: Sequence[str]) -> None:
+        """These letters are in their collection and on the dead topic. Idempotent."""
+        ...
+
+    async def unsent(self, limit: int) -> list[Extraction]:
+        """Return extractions with an unsent message or letter, oldest first."""
+        ...
+
+
+class Letters(Protocol):
+    """The dead letters."""
+
+    async def put(self, letter: Letter) -> None:
+        """Store it where it is new, as not yet on its topic. Idempotent by its id."""
+        ...
+
+    async def mark_sent(self, letter_id: str) -> None:
+        """It is on the dead topic. Idempotent."""
+        ...
+
+    async def unsent(self, limit: int) -> list[Letter]:
+        """Return those that are not."""
+        ...
+
+    async def count(self) -> int:
+        """Return how many there are."""
+        ...
+
+
+class Assertions(Protocol):
+    """The assertions."""
+
+    async def write(self, assertions: Sequence[Assertion]) -> None:
+        """Store those that are new; not atomic over several. Idempotent by their ids."""
+        ...
+
+    async def of_slot(self, slot: str) -> list[Assertion]:
+        """Return all assertions of a slot, from the primary."""
+        ...
+
+    async def of_extraction(self, extraction_id: str) -> list[Assertion]:
+        """Return all assertions of a run."""
+        ...
+
+    async def remove(self, assertion_ids: Sequence[str]) -> None:
+        """Remove them. Idempotent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotKey:
+    """A slot in plain words, needed to make its record where there is none."""
+
+    slot: str
+    scope: Scope
+    kind: Kind
+    key: str
+    subject: str
+
+
+class Records(Protocol):
+    """The records, and which of them are dirty or unannounced."""
+
+    async def mark_dirty(self, slots: Sequence[SlotKey]) -> None:
+        """Raise each `rev` and mark it to be folded; makes shells where there is none.
+
+        Because the mark raises `rev`, a fold that read before it can't store after it.
+        """
+        ...
+
+    async def get(self, slot: str) -> Record | None:
+        """Return one, from the primary."""
+        ...
+
+    async def store(self, record: Record, *, read_rev: int, changed: bool) -> bool:
+        """Store a fold where `rev` is still `read_rev`, raise it and clear the dirty mark.
+
+        `changed` marks it as to be announced and its embedding as pending. Returns false if
+        somebody was faster.
+        """
+        ...
+
+    async def dirty(self, limit: int) -> list[str]:
+        """Return slots that wait for a fold."""
+        ...
+
+    async def unannounced(self, limit: int) -> list[Record]:
+        """Return changed records whose event is not acknowledged yet."""
+        ...
+
+    async def mark_announced(self, record_id: str, rev: int) -> None:
+        """The event of this revision is acknowledged; a later change stays unannounced."""
+        ...
+
+    def of_scope(self, *, project_id: str, owner: str | None = None) -> AsyncIterator[Record]:
+        """Yield the records of a scope; each given field is an equality in the query."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """One part to be extracted: a pure function of snapshot, tail and extractor version."""
+
+    turns: tuple[Turn, ...]
+    context: tuple[Turn, ...]
+    """A bounded tail of the turns before; not to be extracted from."""
+    kinds: tuple[Kind, ...]
+    max_tokens: int | None
+    """None for the configured limit."""
+
+
+class Model(Protocol):
+    """A model behind instructor, with its prompt."""
+
+    @property
+    def version(self) -> str:
+        """The extractor version: a hash of prompt, schema, model and parameters."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """The configured limit of an answer."""
+        ...
+
+    async def answer(self, request: ModelRequest) -> Reply:
+        """Return a checked answer with secrets taken out. Re-asks are inside; nothing else is.
+
+        Raises:
+            AnswerError: The answer is truncated, refused, filtered or stayed invalid.
+            Exception: What the vendor's client raised; `pipeline.failures` classifies it.
+        """
+        ...
+
+
+class Step(Protocol):
+    """What a consumer does with a message."""
+
+    async def __call__(self, message: IncomingMessage) -> None:
+        """Return once a durable record says what became of the message.
+
+        Idempotent: a message may come again at any time. An exception means that its fate could
+        not be written; the message is then held in place and tried again.
+        """
+        ...

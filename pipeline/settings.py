@@ -1,0 +1,120 @@
+"""What an operator may set, read from the environment in composition roots only.
+
+Prefix `AFTERTURN_`, groups joined by `__`: `AFTERTURN_MONGO__URI`. Nothing here means "no limit"
+by being 0; where there is no limit the value is none.
+"""
+
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from schemas.topics import DELAYS
+
+Span = Annotated[timedelta, Field(gt=timedelta(0))]
+"""A positive span: ISO 8601 (`PT2M`) or seconds."""
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class MongoSettings(_Group):
+    """The truth and the ledger."""
+
+    uri: SecretStr = SecretStr("mongodb://127.0.0.1:27017")
+    """It may hold a password, so it is never shown."""
+    database: str = "afterturn"
+    timeout: Span = timedelta(seconds=10)
+    """How long one command may take, finding a server included."""
+
+
+class KafkaSettings(_Group):
+    """The wake-ups and the order of work."""
+
+    bootstrap_servers: str = "127.0.0.1:9092"
+    instance_id: str | None = None
+    """A name of this process that survives its restart: static membership, no rebalance."""
+    replication_factor: int = Field(default=1, ge=1)
+    publish_timeout: Span = timedelta(seconds=10)
+    request_timeout: Span = timedelta(seconds=15)
+    session_timeout: Span = timedelta(seconds=45)
+    heartbeat_interval: Span = timedelta(seconds=3)
+    rebalance_timeout: Span = timedelta(seconds=90)
+    max_poll_interval: Span = timedelta(minutes=10)
+    drain_timeout: Span = timedelta(seconds=60)
+    """How long work in flight may go on when its partition is taken away."""
+
+
+class LLMSettings(_Group):
+    """Who reads the conversations."""
+
+    provider: Literal["openai", "openai_compatible"] | None = None
+    """None: no model is configured. `up` and `demo` then start the offline extractor."""
+    model: str | None = None
+    base_url: str | None = None
+    api_key: SecretStr | None = None
+    timeout: Span = timedelta(seconds=60)
+    """The deadline of one request."""
+    reasks: int = Field(default=1, ge=0, le=3)
+    """How often an invalid answer is asked for again within an attempt."""
+    max_tokens: int = Field(default=4096, ge=256)
+    """The limit of one answer; a truncated one gets one call with twice as much."""
+    temperature: float = Field(default=0.0, ge=0.0, le=2.0)
+
+
+class SnapshotSettings(_Group):
+    """When open turns become a snapshot."""
+
+    max_messages: int = Field(default=20, ge=1)
+    max_tokens: int = Field(default=6000, ge=1)
+    stale: Span = timedelta(minutes=3)
+    """How long a session must be silent."""
+
+
+class ExtractionSettings(_Group):
+    """How extraction works."""
+
+    permits: int = Field(default=16, ge=1)
+    """Model calls at once in one process."""
+    attempt_deadline: Span = timedelta(seconds=150)
+    lease: Span = timedelta(seconds=180)
+    """How long a claim lasts; must be longer than an attempt."""
+    context_turns: int = Field(default=6, ge=0)
+    """How many turns before the snapshot the model is shown."""
+    context_tokens: int = Field(default=1000, ge=0)
+
+
+class RetrySettings(_Group):
+    """How failures wait."""
+
+    delays: dict[str, Span] = Field(default_factory=lambda: dict(DELAYS))
+    """The wait of each tier by its name; every tier must be named."""
+    age_cap: Span = timedelta(hours=36)
+    """What was retried longer becomes a letter."""
+
+
+class WakerSettings(_Group):
+    """How what got lost is found."""
+
+    interval: Span = timedelta(seconds=1)
+    lost_after: Span = timedelta(minutes=2)
+    """How late a message may be before it counts as lost and is sent again."""
+
+
+class Settings(BaseSettings):
+    """Everything of one process."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="AFTERTURN_", env_nested_delimiter="__", frozen=True, extra="forbid"
+    )
+
+    mongo: MongoSettings = MongoSettings()
+    kafka: KafkaSettings = KafkaSettings()
+    llm: LLMSettings = LLMSettings()
+    snapshot: SnapshotSettings = SnapshotSettings()
+    extraction: ExtractionSettings = ExtractionSettings()
+    retry: RetrySettings = RetrySettings()
+    waker: WakerSettings = WakerSettings()
+    log_level: Literal["debug", "info", "warning", "error", "critical"] = "info"

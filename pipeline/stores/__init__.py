@@ -1,0 +1,1 @@
+"""The stores on MongoDB, one collection a module, behind `pipeline.ports`."""

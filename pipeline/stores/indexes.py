@@ -1,0 +1,60 @@
+"""Every index we rely on: what makes each collection safe and its readers quick."""
+
+from typing import Final
+
+from pymongo import ASCENDING, IndexModel
+
+from pipeline.stores.mongo import Database
+
+INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
+    "turns": (
+        IndexModel([("session", ASCENDING), ("seq", ASCENDING)], name="session_seq", unique=True),
+        IndexModel([("idempotency", ASCENDING)], name="idempotency", unique=True, sparse=True),
+        IndexModel([("open", ASCENDING), ("seq", ASCENDING)], name="open", sparse=True),
+    ),
+    "sessions": (IndexModel([("session", ASCENDING)], name="session", unique=True),),
+    "snapshots": (
+        IndexModel(
+            [("session", ASCENDING), ("first_seq", ASCENDING)],
+            name="session_first_seq",
+            unique=True,
+        ),
+        IndexModel([("wake_at_ms", ASCENDING)], name="wake_at", sparse=True),
+    ),
+    "extractions": (
+        IndexModel([("snapshot_id", ASCENDING)], name="snapshot"),
+        IndexModel([("unsent_since_ms", ASCENDING)], name="unsent", sparse=True),
+    ),
+    "assertions": (
+        IndexModel([("slot", ASCENDING)], name="slot"),
+        IndexModel([("extraction_id", ASCENDING)], name="extraction", sparse=True),
+    ),
+    "records": (
+        IndexModel(
+            [
+                ("scope.project_id", ASCENDING),
+                ("scope.owner", ASCENDING),
+                ("scope.visibility", ASCENDING),
+                ("kind", ASCENDING),
+            ],
+            name="scope",
+        ),
+        IndexModel([("dirty", ASCENDING)], name="dirty", sparse=True),
+        IndexModel([("unannounced", ASCENDING)], name="unannounced", sparse=True),
+    ),
+    "letters": (
+        IndexModel([("state", ASCENDING), ("created_at", ASCENDING)], name="state_created"),
+        IndexModel([("unsent", ASCENDING)], name="unsent", sparse=True),
+    ),
+}
+"""By collection. `open`, `dirty`, `unannounced`, `unsent*` and `wake_at_ms` exist only while they
+are true, so that a sparse index over each is exactly the work that is left to do."""
+
+
+async def apply_indexes(database: Database) -> list[str]:
+    """Make what is missing; return `collection.index` of all. Idempotent."""
+    made: list[str] = []
+    for collection, models in INDEXES.items():
+        names = await database[collection].create_indexes(list(models))
+        made.extend(f"{collection}.{name}" for name in names)
+    return made

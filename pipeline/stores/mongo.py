@@ -1,0 +1,76 @@
+"""The connection to MongoDB, and the server's own time."""
+
+import asyncio
+import time
+from datetime import datetime
+from typing import Any, Self
+
+from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.read_concern import ReadConcern
+
+from pipeline.settings import MongoSettings
+
+Document = dict[str, Any]
+Collection = AsyncCollection[Document]
+Database = AsyncDatabase[Document]
+
+SERVER_NOW_MS: Document = {"$toLong": "$$NOW"}
+"""Server time in a pipeline update. A number, because the embedded database compares no dates."""
+
+
+def connect(settings: MongoSettings) -> AsyncMongoClient[Document]:
+    """Return a client whose writes are acknowledged by a majority; nothing is sent yet."""
+    milliseconds = int(settings.timeout.total_seconds() * 1000)
+    return AsyncMongoClient(
+        settings.uri.get_secret_value(),
+        tz_aware=True,
+        timeoutMS=milliseconds,
+        serverSelectionTimeoutMS=milliseconds,
+        appname="afterturn",
+    )
+
+
+def database(client: AsyncMongoClient[Document], settings: MongoSettings) -> Database:
+    """Return the database with the guarantees everything here relies on."""
+    return client.get_database(
+        settings.database,
+        read_preference=ReadPreference.PRIMARY,
+        read_concern=ReadConcern("majority"),
+        write_concern=WriteConcern("majority"),
+    )
+
+
+class MongoServerTime:
+    """The server's clock as an offset to this process's monotonic one, measured again every 30 s.
+
+    The offset errs by at most half a round trip; leases and due times are far longer.
+    """
+
+    _FRESH_SECONDS = 30.0
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = asyncio.Lock()
+        self._measured_at: float | None = None
+        self._offset_ms = 0.0
+
+    async def now_ms(self) -> int:
+        """Return server time in epoch milliseconds."""
+        async with self._lock:
+            if (
+                self._measured_at is None
+                or time.monotonic() - self._measured_at > self._FRESH_SECONDS
+            ):
+                await self._measure()
+        return int(time.monotonic() * 1000 + self._offset_ms)
+
+    async def _measure(self) -> Self:
+        before = time.monotonic()
+        hello = await self._database.client.admin.command("hello")
+        after = time.monotonic()
+        local: datetime = hello["localTime"]
+        self._offset_ms = local.timestamp() * 1000 - (before + after) / 2 * 1000
+        self._measured_at = after
+        return self

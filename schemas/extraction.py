@@ -1,0 +1,115 @@
+"""One run of extraction over one snapshot: its parts, its claim and its outcome."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from schemas.base import Frozen
+from schemas.failure import Attempt, Letter
+from schemas.memory import Kind
+
+
+class Outcome(StrEnum):
+    """What became of an extraction; until then it is pending."""
+
+    RECORDS = "records"
+    NOTHING_FOUND = "nothing_found"
+    SET_ASIDE = "set_aside"
+    PARTIAL = "partial"
+    DEAD = "dead"
+    GONE = "gone"
+
+
+class SetAside(Frozen):
+    """An item that became no assertion, and why. Its words stay in the stored answer only."""
+
+    kind: Kind
+    index: int
+    reason: str
+    """A stable code, e.g. `quote_not_found`."""
+
+
+class Reply(Frozen):
+    """What the model answered for a part, as stored: secrets are out already."""
+
+    answer: dict[str, Any]
+    """A `schemas.memory.Answer` as JSON."""
+    model: str
+    finish_reason: str | None
+    request_id: str | None
+    calls: int
+    """Requests made for this answer, re-asks included."""
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    secrets_removed: int = 0
+    answered_at: datetime
+
+
+class PartState(StrEnum):
+    """How far a part is."""
+
+    WAITING = "waiting"
+    ANSWERED = "answered"
+    SPLIT = "split"
+    """Replaced by two smaller parts."""
+    DEAD = "dead"
+    """Its failure is a letter."""
+
+
+class Part(Frozen):
+    """One call's worth of an extraction."""
+
+    first_seq: int
+    last_seq: int
+    kinds: tuple[Kind, ...]
+    state: PartState = PartState.WAITING
+    max_tokens: int | None = None
+    """A larger limit than the configured one, after a truncated answer."""
+    reply: Reply | None = None
+    set_aside: tuple[SetAside, ...] = ()
+    letter_id: str | None = None
+
+
+class Claim(Frozen):
+    """Who works on an extraction, and until when it is his."""
+
+    fence: int
+    owner: str
+    lease_until_ms: int
+    """Server time."""
+    message: str
+    """`topic/partition/offset` of the message that is being worked on."""
+
+
+class NextMessage(Frozen):
+    """The one live message of an extraction; copies with another ticket are stale."""
+
+    ticket: str
+    topic: str
+    due_ms: int
+    """Server time at which it should have arrived; what is much later is lost and sent again."""
+    sent: bool
+
+
+class Extraction(Frozen):
+    """One run over one snapshot; run 0 is the live one."""
+
+    extraction_id: str
+    """snapshot:run"""
+    snapshot_id: str
+    session: str
+    run: int
+    version: str | None = None
+    """The extractor's version, fixed with the first stored answer."""
+    parts: tuple[Part, ...] = ()
+    fence: int = 0
+    claim: Claim | None = None
+    crashes: int = 0
+    """Claims that ended without a recorded end, in a row."""
+    attempts: tuple[Attempt, ...] = ()
+    """Every failed one, oldest first; the ladder counts them by class."""
+    first_seen_ms: int
+    next: NextMessage
+    unsent_letters: tuple[Letter, ...] = ()
+    outcome: Outcome | None = None
+    settled_at: datetime | None = None

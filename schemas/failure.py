@@ -1,0 +1,97 @@
+"""What can go wrong, by class, and what is kept of a failure that was set aside."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+from schemas.base import Frozen
+
+
+class FailureClass(StrEnum):
+    """Whose fault it is. The prefix decides the way: `env` waits, the others do not."""
+
+    NETWORK = "env.network"
+    UNAVAILABLE = "env.unavailable"
+    RATE_LIMITED = "env.rate_limited"
+    QUOTA = "env.quota"
+    CREDENTIALS = "env.credentials"
+    TIMEOUT = "env.timeout"
+    MISSING = "env.missing"
+    UNDECODABLE = "content.undecodable"
+    UNKNOWN_VERSION = "content.unknown_version"
+    BAD_REQUEST = "content.bad_request"
+    CONTEXT_LENGTH = "content.context_length"
+    REFUSED = "content.refused"
+    FILTERED = "content.filtered"
+    TRUNCATED = "content.truncated"
+    INVALID_OUTPUT = "content.invalid_output"
+    TOO_SLOW = "content.too_slow"
+    MODEL_UNKNOWN = "config.model_unknown"
+    UNCLASSIFIED = "bug.unclassified"
+    CRASH_LOOP = "bug.crash_loop"
+    FATE_UNWRITTEN = "infra.fate_unwritten"
+
+    @property
+    def is_environmental(self) -> bool:
+        """Whether the condition could change without the request changing."""
+        return self.value.startswith("env.")
+
+
+class Failure(Frozen):
+    """One failed attempt, classified; it holds no word of a conversation and no secret."""
+
+    failure_class: FailureClass
+    reason: str
+    """A stable code, e.g. `http_429` or `two_tool_calls`."""
+    exception: str
+    """The type of the error at the root, e.g. `openai.RateLimitError`."""
+    retry_after_seconds: float | None = None
+    """What the other side asked us to wait, if it did."""
+    request_id: str | None = None
+    """The vendor's id of the failed request."""
+    frame: str | None = None
+    """Our innermost frame, `module:function`; part of the fingerprint."""
+
+
+class Attempt(Frozen):
+    """A failure and when it was."""
+
+    failure: Failure
+    failed_at: datetime
+
+
+class Coordinates(Frozen):
+    """Where a message lies in Kafka."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    group: str
+
+
+class Letter(Frozen):
+    """A dead letter: a failure set aside with everything known of it."""
+
+    letter_id: str
+    stage: Literal["snapshot", "extraction", "embedding"]
+    failure_class: FailureClass
+    reason: str
+    disposition: Literal["content", "exhausted"]
+    """`exhausted`: send it back when the fault is gone; `content`: it needs a change."""
+    fingerprint: str
+    action: str
+    """The recommended action, in a sentence."""
+    attempts: tuple[Attempt, ...]
+    original: Coordinates | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    session: str | None = None
+    project_id: str | None = None
+    snapshot_id: str | None = None
+    extraction_id: str | None = None
+    part: int | None = None
+    model: str | None = None
+    finish_reason: str | None = None
+    created_at: datetime
+    state: Literal["dead", "waiting", "discarded", "resolved"] = "dead"
