@@ -10,7 +10,7 @@ INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
     "turns": (
         IndexModel([("session", ASCENDING), ("seq", ASCENDING)], name="session_seq", unique=True),
         IndexModel([("idempotency", ASCENDING)], name="idempotency", unique=True, sparse=True),
-        IndexModel([("open", ASCENDING), ("seq", ASCENDING)], name="open", sparse=True),
+        IndexModel([("open", ASCENDING)], name="open", sparse=True),
     ),
     "sessions": (IndexModel([("session", ASCENDING)], name="session", unique=True),),
     "snapshots": (
