@@ -11,13 +11,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import KafkaError
-from pymongo import AsyncMongoClient
-from pymongo.errors import PyMongoError
-
+from compose.answers import kafka_answers, mongo_answers
 from compose.data_lock import data_lock
 from compose.errors import MissingProgramError, ServiceDiedError
 from compose.processes import Program, Service, free_port, is_lost_port
@@ -25,7 +21,7 @@ from compose.processes import Program, Service, free_port, is_lost_port
 START_TIMEOUT: Final = timedelta(seconds=30)
 PORT_TRIES: Final = 5
 
-S = TypeVar("S", bound=Service)
+ServiceT = TypeVar("ServiceT", bound=Service)
 
 
 class EmbeddedMongo(Service):
@@ -199,32 +195,8 @@ def mongo_uri(port: int) -> str:
     return f"mongodb://127.0.0.1:{port}/?directConnection=true"
 
 
-async def mongo_answers(uri: str) -> bool:
-    """Return whether a MongoDB answers a ping."""
-    client = AsyncMongoClient[dict[str, Any]](uri, serverSelectionTimeoutMS=1_000)
-    try:
-        await client.admin.command("ping")
-    except PyMongoError:
-        return False
-    finally:
-        await client.close()
-    return True
-
-
-async def kafka_answers(bootstrap_servers: str, *, brokers: int = 1) -> bool:
-    """Return whether Kafka answers a metadata request, and names as many brokers."""
-    client: Any = AIOKafkaClient(bootstrap_servers=bootstrap_servers, request_timeout_ms=2_000)
-    try:
-        await client.bootstrap()
-        return len(client.cluster.brokers()) >= brokers
-    except KafkaError:
-        return False
-    finally:
-        await client.close()
-
-
 @asynccontextmanager
-async def _running(build: Callable[[int], S], port: int | None) -> AsyncGenerator[S]:
+async def _running(build: Callable[[int], ServiceT], port: int | None) -> AsyncGenerator[ServiceT]:
     service = await _started(build, port)
     try:
         yield service
@@ -232,7 +204,7 @@ async def _running(build: Callable[[int], S], port: int | None) -> AsyncGenerato
         await service.stop()
 
 
-async def _started(build: Callable[[int], S], port: int | None) -> S:
+async def _started(build: Callable[[int], ServiceT], port: int | None) -> ServiceT:
     for tries_left in reversed(range(PORT_TRIES)):
         service = build(free_port() if port is None else port)
         try:

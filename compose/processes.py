@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -279,11 +279,18 @@ async def accepts(port: int) -> bool:
     return True
 
 
+def free_ports(count: int) -> list[int]:
+    """Return ports of 127.0.0.1 that nobody uses now; somebody may before you do."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody uses now; somebody may before you do."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Return one of `free_ports`."""
+    return free_ports(1)[0]
 
 
 def is_lost_port(error: ServiceDiedError) -> bool:

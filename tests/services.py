@@ -6,11 +6,12 @@ import threading
 from collections.abc import Generator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import pytest
 
 from compose.embedded import embedded_kafka, embedded_mongo
+from compose.real_kafka import real_kafka, unavailable_reason
 
 T = TypeVar("T")
 
@@ -31,6 +32,28 @@ def bootstrap_servers(tmp_path_factory: pytest.TempPathFactory) -> Generator[str
     """The embedded Kafka, which is right only for groups of members with static ids."""
     with held(embedded_kafka(tmp_path_factory.mktemp("kafka"))) as kafka:
         yield kafka.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def real_kafka_servers(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    """Real Apache Kafka, one broker; a machine that cannot run it skips, and fails in CI."""
+    require_real_kafka()
+    with held(real_kafka(tmp_path_factory.mktemp("real-kafka"))) as cluster:
+        yield cluster.bootstrap_servers
+
+
+def require_real_kafka() -> None:
+    """Skip the test where real Kafka cannot be had; fail it in CI."""
+    reason = unavailable_reason()
+    if reason is not None:
+        unavailable(reason)
+
+
+def unavailable(reason: str) -> NoReturn:
+    """Skip the test for want of a service; fail it in CI."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 @contextmanager
