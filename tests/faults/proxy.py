@@ -1,0 +1,104 @@
+"""A TCP proxy on loopback that breaks connections on demand, between clients and a real server."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+READ_BYTES = 65_536
+# SO_LINGER of zero seconds: closing sends a reset instead of an orderly end.
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class Proxy:
+    """Forwards its port to a port of 127.0.0.1, until told otherwise.
+
+    `refuse` and `cut` together are a server that is gone, `stall` is one that hangs.
+    """
+
+    def __init__(self, target_port: int) -> None:
+        self.target_port = target_port
+        """Where new connections go."""
+        self.port = 0
+        """Where clients connect."""
+        self._refusing = False
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._writers_by_task = dict[asyncio.Task[Any], list[asyncio.StreamWriter]]()
+
+    @property
+    def connections(self) -> int:
+        """How many connections clients have open."""
+        return len(self._writers_by_task)
+
+    def refuse(self) -> None:
+        """Reset every new connection; existing ones stay."""
+        self._refusing = True
+
+    def cut(self) -> None:
+        """Reset every existing connection; new ones are forwarded."""
+        for task, writers in self._writers_by_task.items():
+            for writer in writers:
+                _reset(writer)
+            task.cancel()
+
+    def stall(self) -> None:
+        """Forward nothing any more; connections are accepted and kept."""
+        self._flowing.clear()
+
+    def resume(self) -> None:
+        """Forward again, first what was held back: nothing of it is lost or reordered."""
+        self._refusing = False
+        self._flowing.set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Carry one connection of a client to its end."""
+        if self._refusing:
+            _reset(writer)
+            return
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a connection is served by a task of its own")
+        writers = self._writers_by_task[task] = [writer]
+        try:
+            await self._flowing.wait()
+            to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self.target_port)
+            writers.append(to_writer)
+            await asyncio.gather(self._pump(reader, to_writer), self._pump(to_reader, writer))
+        except OSError:
+            pass  # either side is gone, so the other is let go
+        finally:
+            del self._writers_by_task[task]
+            for each in writers:
+                _reset(each)
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(READ_BYTES):
+            await self._flowing.wait()
+            writer.write(data)
+            await writer.drain()
+        await self._flowing.wait()
+        writer.write_eof()
+
+
+@asynccontextmanager
+async def proxy_to(target_port: int) -> AsyncGenerator[Proxy]:
+    """Run a proxy in front of a port, which need not be open yet."""
+    proxy = Proxy(target_port)
+    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+    proxy.port = server.sockets[0].getsockname()[1]
+    try:
+        yield proxy
+    finally:
+        server.close()
+        proxy.cut()
+        await server.wait_closed()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    connection = writer.get_extra_info("socket")
+    with suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+    writer.transport.abort()
