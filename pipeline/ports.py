@@ -5,7 +5,7 @@ epoch milliseconds; reads that decide are from the primary; each method is one a
 unless it says otherwise, and may raise `pymongo.errors.PyMongoError`.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -167,12 +167,14 @@ class Snapshots(Protocol):
 
 
 class Extractions(Protocol):
-    """The ledger of extraction: who works on what, what was answered, what became of it."""
+    """The ledger of extraction: who works on what, what was answered, what became of it.
 
-    async def ensure(
-        self, snapshot: Snapshot, run: int, *, ticket: str, topic: str, now_ms: int
-    ) -> Extraction:
-        """Return the extraction of a run, made as pending under `ticket` where it is new."""
+    Every change is conditional on what it was decided from, so that of two workers one at most
+    gets through; false or none says that this one did not.
+    """
+
+    async def ensure(self, new: Extraction) -> Extraction:
+        """Return the extraction of this id, made as given where there is none."""
         ...
 
     async def get(self, extraction_id: str) -> Extraction | None:
@@ -180,76 +182,64 @@ class Extractions(Protocol):
         ...
 
     async def claim(
-        self,
-        extraction_id: str,
-        *,
-        ticket: str,
-        owner: str,
-        message: str,
-        now_ms: int,
-        lease: timedelta,
+        self, extraction: Extraction, *, owner: str, message: str, now_ms: int, lease: timedelta
     ) -> Extraction | None:
-        """Take a pending extraction whose live ticket is `ticket` and that nobody holds.
+        """Take it, if it is as it was read and nobody else holds it: the fence rises by one.
 
-        The fence rises by one and a lease in server time begins. A lease that had run out without
-        a recorded end raises `crashes`. Returns none if it was lost.
+        The lease begins now, in server time. A lease of somebody else that had run out without a
+        recorded end counts as a crash. A claim of this owner on this very message is taken over.
         """
-        ...
-
-    async def plan(self, extraction_id: str, fence: int, parts: Sequence[Part]) -> bool:
-        """Set the parts where none are planned; false if the claim is lost."""
         ...
 
     async def store_reply(
-        self, extraction_id: str, part: int, reply: Reply, *, version: str
+        self, extraction: Extraction, part: int, reply: Reply, *, version: str
     ) -> Extraction:
         """Keep an answer where that part has none, whoever's fence; fix the version with the first.
 
-        Returns the extraction as it stands afterwards: with this reply or the one before it.
+        Returns the extraction as it stands afterwards, with this reply or the one before it.
         """
         ...
 
-    async def enlarge(self, extraction_id: str, fence: int, part: int, max_tokens: int) -> bool:
-        """Give a truncated part one larger call; false if the claim is lost."""
+    async def enlarge(self, extraction: Extraction, part: int, max_tokens: int) -> bool:
+        """Give a waiting part another limit for its answer."""
         ...
 
-    async def split(
-        self, extraction_id: str, fence: int, part: int, halves: tuple[Part, Part]
+    async def split(self, extraction: Extraction, part: int, halves: tuple[Part, Part]) -> bool:
+        """Replace a waiting part by two, appended."""
+        ...
+
+    async def bury(
+        self, extraction: Extraction, letters: Mapping[int, Letter], attempt: Attempt
     ) -> bool:
-        """Replace a waiting part by two, appended; false if the claim is lost."""
-        ...
-
-    async def set_aside(self, extraction_id: str, part: int, items: Sequence[SetAside]) -> None:
-        """Keep which items of a part became no assertion. Idempotent: a function of the answer."""
-        ...
-
-    async def bury_part(self, extraction_id: str, fence: int, part: int, letter: Letter) -> bool:
-        """Mark a part dead and keep its letter as unsent; false if the claim is lost."""
+        """Mark parts dead, keep a letter of each as unsent and the attempt that was their last."""
         ...
 
     async def schedule(
         self,
-        extraction_id: str,
-        *,
-        fence: int,
-        ticket: str,
-        attempt: Attempt | None,
+        extraction: Extraction,
         following: NextMessage,
+        *,
+        attempt: Attempt | None,
         ends_claim: bool,
     ) -> bool:
-        """Record a failed attempt (or a deferral) and the next message, as unsent; end the claim.
+        """Replace the live message by another, as unsent; keep the failed attempt if there was one.
 
-        Conditional on `fence` and on `ticket` still being live; false if either is not.
+        Conditional on the ticket too: what was scheduled by somebody else is never overwritten.
         """
         ...
 
     async def settle(
-        self, extraction_id: str, fence: int, outcome: Outcome, *, attempt: Attempt | None
+        self,
+        extraction: Extraction,
+        outcome: Outcome,
+        *,
+        set_aside: Mapping[int, Sequence[SetAside]],
+        settled_at: datetime,
     ) -> bool:
-        """Fix the outcome and end the claim; false if it is settled or the claim is lost."""
+        """Fix the outcome, and by part what was set aside; end the claim."""
         ...
 
-    async def release(self, extraction_id: str, fence: int) -> None:
+    async def release(self, extraction: Extraction) -> None:
         """Give a claim back as if it had not been taken: no crash, no attempt."""
         ...
 
@@ -257,12 +247,12 @@ class Extractions(Protocol):
         """The message of this ticket is acknowledged. Idempotent."""
         ...
 
-    async def mark_letters_sent(self, extraction_id: str, letter_ids: Sequence[str]) -> None:
-        """These letters are in their collection and on the dead topic. Idempotent."""
+    async def drop_letters(self, extraction_id: str, letter_ids: Sequence[str]) -> None:
+        """These letters are safe in their own collection. Idempotent."""
         ...
 
-    async def unsent(self, limit: int) -> list[Extraction]:
-        """Return extractions with an unsent message or letter, oldest first."""
+    async def unsent(self, before_ms: int, limit: int) -> list[Extraction]:
+        """Return extractions with a message or letter unsent since before then, oldest first."""
         ...
 
 
@@ -277,8 +267,8 @@ class Letters(Protocol):
         """It is on the dead topic. Idempotent."""
         ...
 
-    async def unsent(self, limit: int) -> list[Letter]:
-        """Return those that are not."""
+    async def unsent(self, before_ms: int, limit: int) -> list[Letter]:
+        """Return those that are not, though stored before then (server time)."""
         ...
 
     async def count(self) -> int:

@@ -57,9 +57,9 @@ class SnapshotReadyData(Frozen):
 
     session: OpaqueId
     snapshot: OpaqueId
-    first_seq: int
-    last_seq: int
-    run: int = 0
+    first_seq: int = Field(ge=1)
+    last_seq: int = Field(ge=1)
+    run: int = Field(default=0, ge=0)
 
 
 class SnapshotReady(_Event):

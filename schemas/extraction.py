@@ -86,8 +86,10 @@ class NextMessage(Frozen):
 
     ticket: str
     topic: str
+    scheduled_ms: int
+    """Server time at which it was decided."""
     due_ms: int
-    """Server time at which it should have arrived; what is much later is lost and sent again."""
+    """Server time at which it may arrive; what is much later is lost and sent again."""
     sent: bool
 
 

@@ -36,6 +36,11 @@ class FailureClass(StrEnum):
         """Whether the condition could change without the request changing."""
         return self.value.startswith("env.")
 
+    @property
+    def is_content(self) -> bool:
+        """Whether the content itself is the cause: another try can't help, a change may."""
+        return self.value.startswith("content.")
+
 
 class Failure(Frozen):
     """One failed attempt, classified; it holds no word of a conversation and no secret."""

@@ -1,0 +1,157 @@
+"""Dead letters: in MongoDB first, then on the dead topic, then marked as sent.
+
+A letter is never lost between the two: one that is stored and not on its topic is found by an
+index and sent again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from pipeline.crash_points import CrashPoint, reached
+from pipeline.errors import BrokerUnavailableError, MessageError
+from pipeline.failures import action, classify, fingerprint
+from pipeline.ids import OpaqueIds
+from pipeline.messages import forward
+from pipeline.ports import Clock, Letters, Publisher
+from schemas.extraction import Extraction
+from schemas.failure import Attempt, Failure, Letter
+from schemas.message import IncomingMessage
+from schemas.topics import DEAD, Stage
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterSubject:
+    """What a letter is about, beside the message it came from."""
+
+    extraction: Extraction
+    project_id: str | None
+    part: int
+    model: str | None
+    finish_reason: str | None
+
+
+class DeadLetters:
+    """Writes letters and sees to it that they arrive."""
+
+    def __init__(
+        self, *, letters: Letters, publisher: Publisher, ids: OpaqueIds, clock: Clock
+    ) -> None:
+        self._letters = letters
+        self._publisher = publisher
+        self._ids = ids
+        self._clock = clock
+
+    async def settle(self, message: IncomingMessage, stage: Stage, error: MessageError) -> None:
+        """Set a message aside that can't be read, with its exact bytes and headers.
+
+        Idempotent: the same message has the same letter.
+        """
+        at = message.at
+        failure = classify(error)
+        await self.keep(
+            Letter(
+                letter_id=self._ids.letter(
+                    at.topic, at.partition, at.offset, at.timestamp_ms, (message.value or b"").hex()
+                ),
+                stage=stage.value,
+                failure_class=failure.failure_class,
+                reason=failure.reason,
+                disposition="content",
+                fingerprint=fingerprint(failure),
+                action=action(failure),
+                attempts=(Attempt(failure=failure, failed_at=self._clock.now()),),
+                original=at,
+                value=message.value,
+                headers=message.headers,
+                created_at=self._clock.now(),
+            )
+        )
+
+    def of_part(
+        self,
+        message: IncomingMessage,
+        subject: LetterSubject,
+        attempts: Sequence[Attempt],
+        *,
+        is_exhausted: bool,
+    ) -> Letter:
+        """Return the letter of a part of an extraction; nothing is stored yet."""
+        failure = attempts[-1].failure
+        extraction = subject.extraction
+        return Letter(
+            letter_id=self._ids.letter(extraction.extraction_id, subject.part),
+            stage="extraction",
+            failure_class=failure.failure_class,
+            reason=failure.reason,
+            disposition="exhausted" if is_exhausted else "content",
+            fingerprint=fingerprint(failure),
+            action=action(failure),
+            attempts=tuple(attempts),
+            original=message.at,
+            value=message.value,
+            headers=message.headers,
+            session=extraction.session,
+            project_id=subject.project_id,
+            snapshot_id=extraction.snapshot_id,
+            extraction_id=extraction.extraction_id,
+            part=subject.part,
+            model=subject.model,
+            finish_reason=subject.finish_reason,
+            created_at=attempts[-1].failed_at,
+        )
+
+    async def keep(self, letter: Letter) -> None:
+        """Store a letter, publish it, mark it as sent.
+
+        Idempotent. Without Kafka it stays stored as unsent, and `resend` finds it.
+        """
+        await self._letters.put(letter)
+        reached(CrashPoint.LETTER_STORED)
+        log.warning(
+            "letter_kept",
+            letter=letter.letter_id,
+            stage=letter.stage,
+            failure_class=letter.failure_class,
+            reason=letter.reason,
+            disposition=letter.disposition,
+        )
+        await self._publish(letter)
+
+    async def resend(self, before_ms: int, limit: int) -> int:
+        """Publish letters unsent since before then; return how many there were."""
+        unsent = await self._letters.unsent(before_ms, limit)
+        for letter in unsent:
+            await self._publish(letter)
+        return len(unsent)
+
+    async def _publish(self, letter: Letter) -> None:
+        if letter.original is None:
+            await self._letters.mark_sent(letter.letter_id)
+            reached(CrashPoint.LETTER_MARKED_SENT)
+            return
+        original = IncomingMessage(
+            at=letter.original,
+            key=letter.session.encode() if letter.session else None,
+            value=letter.value,
+            headers=letter.headers,
+        )
+        failure: Failure = letter.attempts[-1].failure
+        dead = forward(
+            original,
+            topic=DEAD[Stage(letter.stage)].name,
+            ticket=letter.letter_id,
+            failure=failure,
+            stage=Stage(letter.stage),
+        )
+        try:
+            await self._publisher.publish(dead)
+        except BrokerUnavailableError:
+            log.warning("letter_unsent", letter=letter.letter_id)
+            return
+        reached(CrashPoint.LETTER_PUBLISHED)
+        await self._letters.mark_sent(letter.letter_id)
+        reached(CrashPoint.LETTER_MARKED_SENT)

@@ -1,0 +1,461 @@
+"""From a snapshot to records: E1 to E9 of the design.
+
+Every step can be cut anywhere. Whoever comes next reads the ledger and goes on at the first part
+without an answer; an answer that was stored is never paid for again, and delivering a settled
+extraction once more changes nothing.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+import structlog
+
+from pipeline.crash_points import CrashPoint, reached
+from pipeline.dead_letters import DeadLetters
+from pipeline.errors import ConfigurationError, MessageError, MissingDocumentError
+from pipeline.failures import classify, is_infrastructure
+from pipeline.fates import ClaimLostError, Context, Fates
+from pipeline.ids import OpaqueIds
+from pipeline.judging import Judgement, judge
+from pipeline.messages import decode
+from pipeline.planning import (
+    FIRST_TICKET,
+    halves,
+    live_parts,
+    new_extraction,
+    next_waiting,
+    outcome_of,
+    summary_of,
+    turns_of,
+)
+from pipeline.ports import (
+    Clock,
+    Extractions,
+    Model,
+    ModelRequest,
+    ServerTime,
+    Snapshots,
+    Turns,
+)
+from pipeline.refolding import Folder
+from pipeline.retry import GiveUp, Hold, RetryIn, decide
+from pipeline.settings import ExtractionSettings, RetrySettings
+from schemas.event import SnapshotReady, SnapshotReadyData
+from schemas.extraction import Extraction, Outcome, PartState, Reply
+from schemas.failure import Attempt, Failure, FailureClass
+from schemas.message import TICKET_HEADER, IncomingMessage
+from schemas.snapshot import Snapshot
+from schemas.topics import RetryTier, Stage
+from schemas.turn import Turn
+
+log = structlog.get_logger()
+
+CRASHES: Final = 5
+"""So many claims in a row without a recorded end make a crash loop."""
+CALLS: Final = 8
+"""Answers one attempt asks for at most; what is left goes on in another one."""
+_SPLITTABLE: Final = (FailureClass.TRUNCATED, FailureClass.CONTEXT_LENGTH)
+
+
+class HeldError(Exception):
+    """The message stays where it is until an operator has changed what is configured."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Attempt:
+    """One claim on one extraction, while it is worked on."""
+
+    message: IncomingMessage
+    extraction: Extraction
+    ends_at: float
+    """By the event loop's clock."""
+    calls: int = 0
+    part: int | None = None
+    """The part a model is being asked for, if one is."""
+    project_id: str | None = None
+    model: str | None = None
+
+
+class ExtractionStep:
+    """The step of the extraction consumers and of their retry tiers.
+
+    Concurrency: safe to run for the same message in any number of tasks and processes.
+    """
+
+    def __init__(
+        self,
+        *,
+        extractions: Extractions,
+        snapshots: Snapshots,
+        turns: Turns,
+        model: Model,
+        folder: Folder,
+        fates: Fates,
+        dead_letters: DeadLetters,
+        ids: OpaqueIds,
+        clock: Clock,
+        server_time: ServerTime,
+        owner: str,
+        tiers: Sequence[RetryTier],
+        settings: ExtractionSettings,
+        retry: RetrySettings,
+    ) -> None:
+        self._extractions = extractions
+        self._snapshots = snapshots
+        self._turns = turns
+        self._model = model
+        self._folder = folder
+        self._fates = fates
+        self._dead_letters = dead_letters
+        self._ids = ids
+        self._clock = clock
+        self._server_time = server_time
+        self._owner = owner
+        self._tiers = tiers
+        self._settings = settings
+        self._age_cap = retry.age_cap
+        self._permits = asyncio.Semaphore(settings.permits)
+
+    async def __call__(self, message: IncomingMessage) -> None:
+        """Bring the extraction that a message names to its outcome, or to a recorded wait.
+
+        Raises:
+            HeldError: What is configured can't work for any message.
+            pymongo.errors.PyMongoError: The fate could not be written.
+        """
+        try:
+            event = decode(message)
+            if not isinstance(event, SnapshotReady):
+                raise MessageError(FailureClass.UNDECODABLE, "unexpected_type")
+        except MessageError as error:
+            await self._dead_letters.settle(message, Stage.EXTRACTION, error)
+            return
+        while not await self._is_settled(message, event.data):
+            await asyncio.sleep(0)
+
+    async def _is_settled(self, message: IncomingMessage, data: SnapshotReadyData) -> bool:
+        """Go through E1 to E9 once; false if somebody changed the ledger meanwhile."""
+        now_ms = await self._server_time.now_ms()
+        extraction = await self._extractions.ensure(new_extraction(data, now_ms))
+        reached(CrashPoint.EXTRACTION_ENSURED)
+        if extraction.outcome is not None:
+            await self._finish(extraction)
+            return True
+        if (message.header(TICKET_HEADER) or FIRST_TICKET) != extraction.next.ticket:
+            log.info("stale_message", extraction=extraction.extraction_id)
+            await self._fates.send_pending(extraction)
+            return True
+        async with self._permits:
+            claimed = await self._extractions.claim(
+                extraction,
+                owner=self._owner,
+                message=_coordinates(message),
+                now_ms=await self._server_time.now_ms(),
+                lease=self._settings.lease,
+            )
+            if claimed is None:
+                return await self._is_left_to_another(message, extraction)
+            reached(CrashPoint.EXTRACTION_CLAIMED)
+            return await self._work(message, claimed)
+
+    async def _is_left_to_another(self, message: IncomingMessage, seen: Extraction) -> bool:
+        """See to it that a live message stays for an extraction somebody else holds."""
+        current = await self._extractions.get(seen.extraction_id)
+        if current is None or current.claim is None or current.next.ticket != seen.next.ticket:
+            return False
+        if current.claim.lease_until_ms <= await self._server_time.now_ms():
+            return False
+        if current.claim.message != _coordinates(message):
+            log.info("held_by_another", extraction=seen.extraction_id)
+            return True
+        try:
+            await self._fates.defer(_context(message, None), current)
+        except ClaimLostError:
+            return False
+        return True
+
+    async def _work(self, message: IncomingMessage, claimed: Extraction) -> bool:
+        """Work on a claimed extraction until it is settled or waits; the claim ends with it.
+
+        The one place that settles a failure: whatever went wrong becomes a recorded fate here, or
+        is raised because none could be written.
+        """
+        deadline = self._settings.attempt_deadline.total_seconds()
+        attempt = _Attempt(
+            message=message,
+            extraction=claimed,
+            ends_at=asyncio.get_running_loop().time() + deadline,
+        )
+        try:
+            while True:
+                try:
+                    await self._extract(attempt)
+                except ClaimLostError:
+                    return False
+                except Exception as error:
+                    if is_infrastructure(error) or isinstance(error, ConfigurationError):
+                        raise
+                    if not await self._goes_on_after(attempt, error):
+                        return True
+                else:
+                    return True
+        except ClaimLostError:
+            return False
+        except asyncio.CancelledError:
+            await asyncio.shield(self._extractions.release(attempt.extraction))
+            raise
+
+    async def _extract(self, attempt: _Attempt) -> None:
+        """E4 to E9: read the turns, ask for what has no answer, conclude."""
+        extraction = attempt.extraction
+        snapshot = await self._snapshots.get(extraction.snapshot_id)
+        if snapshot is None:
+            raise MissingDocumentError("snapshot")
+        attempt.project_id = snapshot.identity.project_id
+        turns = await self._turns.read(
+            snapshot.session,
+            max(1, snapshot.first_seq - self._settings.context_turns),
+            snapshot.last_seq,
+        )
+        if not any(turn.seq >= snapshot.first_seq for turn in turns):
+            await self._settle(attempt, Outcome.GONE, {})
+            return
+        if extraction.crashes >= CRASHES and (parts := live_parts(extraction)):
+            await self._give_up(attempt, _crash_loop(), parts, is_exhausted=False)
+        while (part := next_waiting(attempt.extraction)) is not None:
+            if not self._has_time(attempt):
+                await self._fates.go_on_later(self._context(attempt), attempt.extraction)
+                return
+            await self._ask(attempt, part, snapshot, turns)
+        await self._conclude(attempt, snapshot, turns)
+
+    def _has_time(self, attempt: _Attempt) -> bool:
+        """Whether another answer may be asked for: the first always, the others in due time."""
+        left = attempt.ends_at - asyncio.get_running_loop().time()
+        return attempt.calls == 0 or (
+            attempt.calls < CALLS and left > self._settings.attempt_deadline.total_seconds() / 2
+        )
+
+    async def _ask(
+        self, attempt: _Attempt, part: int, snapshot: Snapshot, turns: Sequence[Turn]
+    ) -> None:
+        """E5 and E6: ask the model for a part and store its answer."""
+        asked = attempt.extraction.parts[part]
+        request = ModelRequest(
+            turns=turns_of(asked, turns),
+            context=self._context_before(asked.first_seq, turns),
+            kinds=asked.kinds,
+            max_tokens=asked.max_tokens,
+        )
+        attempt.part = part
+        attempt.calls += 1
+        async with asyncio.timeout_at(attempt.ends_at):
+            reply = await self._model.answer(request)
+        reached(CrashPoint.MODEL_ANSWERED)
+        attempt.extraction = await self._store(attempt.extraction, part, reply)
+        reached(CrashPoint.ANSWER_STORED)
+        attempt.part = None
+        attempt.model = reply.model
+        log.info(
+            "part_answered",
+            extraction=attempt.extraction.extraction_id,
+            part=part,
+            model=reply.model,
+            calls=reply.calls,
+        )
+
+    def _context_before(self, first_seq: int, turns: Sequence[Turn]) -> tuple[Turn, ...]:
+        """Return the tail of the turns before a part, within its bounds in number and tokens."""
+        before = [turn for turn in turns if turn.seq < first_seq]
+        tail: list[Turn] = []
+        tokens = 0
+        for turn in reversed(before[-self._settings.context_turns :]):
+            tokens += turn.tokens
+            if tokens > self._settings.context_tokens:
+                break
+            tail.append(turn)
+        return tuple(reversed(tail))
+
+    async def _store(self, extraction: Extraction, part: int, reply: Reply) -> Extraction:
+        """Store an answer, and try again while the claim lasts: it was paid for."""
+        gives_up_at = asyncio.get_running_loop().time() + _margin(self._settings).total_seconds()
+        while True:
+            try:
+                return await self._extractions.store_reply(
+                    extraction, part, reply, version=self._model.version
+                )
+            except Exception as error:
+                is_over = asyncio.get_running_loop().time() > gives_up_at
+                if is_over or not is_infrastructure(error):
+                    raise
+                log.warning("answer_not_stored_yet", extraction=extraction.extraction_id)
+                await asyncio.sleep(1)
+
+    async def _conclude(self, attempt: _Attempt, snapshot: Snapshot, turns: Sequence[Turn]) -> None:
+        """E7 to E9: judge the items, fold what is accepted, settle."""
+        extraction = attempt.extraction
+        judgements: dict[int, Judgement] = {
+            index: judge(
+                part=index,
+                reply=part.reply,
+                kinds=part.kinds,
+                turns=turns_of(part, turns),
+                snapshot=snapshot,
+                extraction_id=extraction.extraction_id,
+                version=extraction.version,
+                ids=self._ids,
+            )
+            for index, part in enumerate(extraction.parts)
+            if part.reply is not None and part.state is PartState.ANSWERED
+        }
+        assertions = [item for judgement in judgements.values() for item in judgement.assertions]
+        if any(part.reply and part.state is PartState.DEAD for part in extraction.parts):
+            await self._folder.remove_run(extraction.extraction_id)
+        records = await self._folder.assert_all(assertions)
+        current = await self._snapshots.get(snapshot.snapshot_id)
+        if current is None or current.active_run != extraction.run:
+            await self._folder.remove_run(extraction.extraction_id)
+            await self._settle(attempt, Outcome.GONE, {})
+            return
+        outcome = outcome_of(
+            extraction,
+            accepted=len(assertions),
+            set_aside=sum(len(judgement.set_aside) for judgement in judgements.values()),
+        )
+        await self._settle(attempt, outcome, judgements)
+        await self._folder.announce(records)
+
+    async def _settle(
+        self, attempt: _Attempt, outcome: Outcome, judgements: dict[int, Judgement]
+    ) -> None:
+        """E9: fix the outcome, then what follows from it.
+
+        Raises:
+            ClaimLostError: Nothing was written.
+        """
+        extraction = attempt.extraction
+        is_mine = await self._extractions.settle(
+            extraction,
+            outcome,
+            set_aside={part: judgement.set_aside for part, judgement in judgements.items()},
+            settled_at=self._clock.now(),
+        )
+        if not is_mine:
+            raise ClaimLostError
+        reached(CrashPoint.EXTRACTION_SETTLED)
+        log.info("extraction_settled", extraction=extraction.extraction_id, outcome=outcome)
+        await self._finish(extraction.model_copy(update={"outcome": outcome}))
+
+    async def _finish(self, extraction: Extraction) -> None:
+        """Do what follows from an outcome. Idempotent: a redelivery comes here too."""
+        await self._snapshots.settle(extraction.snapshot_id, summary=summary_of(extraction))
+        reached(CrashPoint.SNAPSHOT_SETTLED)
+        await self._fates.send_pending(extraction)
+
+    async def _goes_on_after(self, attempt: _Attempt, error: BaseException) -> bool:
+        """F1 and F2: decide what becomes of a failure; true if the attempt goes on.
+
+        Raises:
+            ClaimLostError: Nothing was written.
+            HeldError: No message can succeed like this.
+        """
+        failure = classify(error)
+        part, attempt.part = attempt.part, None
+        log.warning(
+            "attempt_failed",
+            extraction=attempt.extraction.extraction_id,
+            part=part,
+            failure_class=failure.failure_class,
+            reason=failure.reason,
+            exception=failure.exception,
+        )
+        if part is not None and failure.failure_class.is_content:
+            await self._shrink_or_bury(attempt, failure, part)
+            return True
+        failed = Attempt(failure=failure, failed_at=self._clock.now())
+        decision = decide(
+            (*attempt.extraction.attempts, failed),
+            first_seen_ms=attempt.extraction.first_seen_ms,
+            now_ms=await self._server_time.now_ms(),
+            tiers=self._tiers,
+            age_cap=self._age_cap,
+        )
+        match decision:
+            case RetryIn(tier=tier):
+                await self._fates.retry(self._context(attempt), attempt.extraction, tier, failed)
+                return False
+            case Hold():
+                await self._extractions.release(attempt.extraction)
+                raise HeldError(failure.reason)
+            case GiveUp(disposition=disposition):
+                waiting = next_waiting(attempt.extraction) is not None
+                parts = [
+                    index
+                    for index in live_parts(attempt.extraction)
+                    if not waiting or attempt.extraction.parts[index].state is PartState.WAITING
+                ]
+                await self._give_up(
+                    attempt, failure, parts, is_exhausted=disposition == "exhausted"
+                )
+                return True
+
+    async def _shrink_or_bury(self, attempt: _Attempt, failure: Failure, part: int) -> None:
+        """Ask for a part differently if that can help, else set it aside."""
+        extraction = attempt.extraction
+        asked = extraction.parts[part]
+        if failure.failure_class is FailureClass.TRUNCATED and asked.max_tokens is None:
+            is_mine = await self._extractions.enlarge(extraction, part, 2 * self._model.max_tokens)
+            reached(CrashPoint.PART_ENLARGED)
+        elif failure.failure_class in _SPLITTABLE and (
+            smaller := halves(
+                asked, await self._turns.read(extraction.session, asked.first_seq, asked.last_seq)
+            )
+        ):
+            is_mine = await self._extractions.split(extraction, part, smaller)
+            reached(CrashPoint.PART_SPLIT)
+        else:
+            await self._give_up(attempt, failure, [part], is_exhausted=False)
+            return
+        if not is_mine:
+            raise ClaimLostError
+        await self._read_again(attempt)
+
+    async def _give_up(
+        self, attempt: _Attempt, failure: Failure, parts: Sequence[int], *, is_exhausted: bool
+    ) -> None:
+        failed = Attempt(failure=failure, failed_at=self._clock.now())
+        await self._fates.bury(
+            self._context(attempt), attempt.extraction, parts, failed, is_exhausted=is_exhausted
+        )
+        await self._read_again(attempt)
+
+    async def _read_again(self, attempt: _Attempt) -> None:
+        current = await self._extractions.get(attempt.extraction.extraction_id)
+        if current is None or current.fence != attempt.extraction.fence:
+            raise ClaimLostError
+        attempt.extraction = current
+
+    def _context(self, attempt: _Attempt) -> Context:
+        return Context(message=attempt.message, project_id=attempt.project_id, model=attempt.model)
+
+
+def _context(message: IncomingMessage, project_id: str | None) -> Context:
+    return Context(message=message, project_id=project_id, model=None)
+
+
+def _coordinates(message: IncomingMessage) -> str:
+    return f"{message.at.topic}/{message.at.partition}/{message.at.offset}"
+
+
+def _crash_loop() -> Failure:
+    return Failure(
+        failure_class=FailureClass.CRASH_LOOP, reason="crash_loop", exception="builtins.SystemExit"
+    )
+
+
+def _margin(settings: ExtractionSettings) -> timedelta:
+    """How long an answer may wait to be stored: what the lease has beyond the attempt."""
+    return max(settings.lease - settings.attempt_deadline, timedelta(seconds=5))

@@ -1,0 +1,267 @@
+"""The ledger of extraction on MongoDB.
+
+Every change is one conditional `update_one` by `_id` with plain conditions: it either happens
+whole, on the state it was decided from, or not at all.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from pymongo import ASCENDING
+from pymongo.errors import DuplicateKeyError
+
+from pipeline.stores.mongo import SERVER_NOW_MS, Collection, Database, Document
+from schemas.extraction import (
+    Claim,
+    Extraction,
+    NextMessage,
+    Outcome,
+    Part,
+    PartState,
+    Reply,
+    SetAside,
+)
+from schemas.failure import Attempt, Letter
+
+_BOOKKEEPING: Final = ("_id", "unsent_since_ms")
+
+
+class MongoExtractions:
+    """Port `Extractions` on the collection `extractions`."""
+
+    def __init__(self, database: Database) -> None:
+        self._collection: Collection = database["extractions"]
+
+    async def ensure(self, new: Extraction) -> Extraction:
+        """Return the extraction of this id, made as given where there is none. Idempotent."""
+        document = new.model_dump()
+        try:
+            result = await self._collection.update_one(
+                {"_id": new.extraction_id}, {"$setOnInsert": document}, upsert=True
+            )
+        except DuplicateKeyError:
+            result = None
+        if result is not None and result.upserted_id is not None:
+            return new
+        stored = await self.get(new.extraction_id)
+        return stored if stored is not None else await self.ensure(new)
+
+    async def get(self, extraction_id: str) -> Extraction | None:
+        """Return one."""
+        document = await self._collection.find_one({"_id": extraction_id})
+        return None if document is None else _extraction(document)
+
+    async def claim(
+        self, extraction: Extraction, *, owner: str, message: str, now_ms: int, lease: timedelta
+    ) -> Extraction | None:
+        """Take it if it is as it was read and free.
+
+        Concurrency: the fence is part of the condition, so of any number of workers that read the
+        same state exactly one gets through.
+        """
+        held = extraction.claim
+        is_taken_over = held is not None and held.owner == owner and held.message == message
+        if held is not None and not is_taken_over and held.lease_until_ms > now_ms:
+            return None
+        is_crash = held is not None and not is_taken_over
+        lease_ms = int(lease.total_seconds() * 1000)
+        fence = extraction.fence + 1
+        claim: Document = {
+            "fence": fence,
+            "owner": owner,
+            "lease_until_ms": {"$add": [SERVER_NOW_MS, lease_ms]},
+            "message": message,
+        }
+        result = await self._collection.update_one(
+            _as_read(extraction) | {"next.ticket": extraction.next.ticket},
+            [
+                {
+                    "$set": {
+                        "fence": fence,
+                        "claim": claim,
+                        "crashes": extraction.crashes + is_crash,
+                    }
+                }
+            ],
+        )
+        if result.matched_count == 0:
+            return None
+        return extraction.model_copy(
+            update={
+                "fence": fence,
+                "crashes": extraction.crashes + is_crash,
+                "claim": Claim(
+                    fence=fence, owner=owner, lease_until_ms=now_ms + lease_ms, message=message
+                ),
+            }
+        )
+
+    async def store_reply(
+        self, extraction: Extraction, part: int, reply: Reply, *, version: str
+    ) -> Extraction:
+        """Keep an answer where that part has none; return the extraction as it then stands.
+
+        Idempotent: the first stored answer stands, whoever's it was.
+        """
+        await self._collection.update_one(
+            {
+                "_id": extraction.extraction_id,
+                "outcome": None,
+                f"parts.{part}.state": PartState.WAITING,
+            },
+            {
+                "$set": {
+                    f"parts.{part}.reply": reply.model_dump(),
+                    f"parts.{part}.state": PartState.ANSWERED,
+                }
+            },
+        )
+        await self._collection.update_one(
+            {"_id": extraction.extraction_id, "version": None}, {"$set": {"version": version}}
+        )
+        stored = await self.get(extraction.extraction_id)
+        return extraction if stored is None else stored
+
+    async def enlarge(self, extraction: Extraction, part: int, max_tokens: int) -> bool:
+        """Give a waiting part another limit for its answer."""
+        return await self._change(
+            extraction,
+            {"$set": {f"parts.{part}.max_tokens": max_tokens}},
+            {f"parts.{part}.state": PartState.WAITING},
+        )
+
+    async def split(self, extraction: Extraction, part: int, halves: tuple[Part, Part]) -> bool:
+        """Replace a waiting part by two, appended."""
+        first = len(extraction.parts)
+        return await self._change(
+            extraction,
+            {
+                "$set": {
+                    f"parts.{part}.state": PartState.SPLIT,
+                    f"parts.{first}": halves[0].model_dump(),
+                    f"parts.{first + 1}": halves[1].model_dump(),
+                }
+            },
+            {f"parts.{part}.state": PartState.WAITING},
+        )
+
+    async def bury(
+        self, extraction: Extraction, letters: Mapping[int, Letter], attempt: Attempt
+    ) -> bool:
+        """Mark parts dead, and keep their letters and the attempt, in one update."""
+        states: Document = {}
+        for part, letter in letters.items():
+            states[f"parts.{part}.state"] = PartState.DEAD
+            states[f"parts.{part}.letter_id"] = letter.letter_id
+        return await self._change(
+            extraction,
+            {
+                "$set": states,
+                "$push": {
+                    "attempts": attempt.model_dump(),
+                    "unsent_letters": {
+                        "$each": [letter.model_dump() for letter in letters.values()]
+                    },
+                },
+                "$min": {"unsent_since_ms": _epoch_ms(attempt.failed_at)},
+            },
+        )
+
+    async def schedule(
+        self,
+        extraction: Extraction,
+        following: NextMessage,
+        *,
+        attempt: Attempt | None,
+        ends_claim: bool,
+    ) -> bool:
+        """Replace the live message by another, as unsent, with the attempt, in one update."""
+        changes: Document = {"next": following.model_dump()}
+        if ends_claim:
+            changes |= {"claim": None, "crashes": 0}
+        update: Document = {"$set": changes, "$min": {"unsent_since_ms": following.scheduled_ms}}
+        if attempt is not None:
+            update["$push"] = {"attempts": attempt.model_dump()}
+        return await self._change(extraction, update, {"next.ticket": extraction.next.ticket})
+
+    async def settle(
+        self,
+        extraction: Extraction,
+        outcome: Outcome,
+        *,
+        set_aside: Mapping[int, Sequence[SetAside]],
+        settled_at: datetime,
+    ) -> bool:
+        """Fix the outcome and what was set aside, and end the claim, in one update."""
+        aside = {
+            f"parts.{part}.set_aside": [item.model_dump() for item in items]
+            for part, items in set_aside.items()
+        }
+        return await self._change(
+            extraction,
+            {
+                "$set": {
+                    **aside,
+                    "outcome": outcome,
+                    "settled_at": settled_at,
+                    "claim": None,
+                    "crashes": 0,
+                }
+            },
+        )
+
+    async def release(self, extraction: Extraction) -> None:
+        """Give a claim back as if it had not been taken."""
+        await self._change(extraction, {"$set": {"claim": None}})
+
+    async def mark_sent(self, extraction_id: str, ticket: str) -> None:
+        """The message of this ticket is acknowledged. Idempotent."""
+        await self._collection.update_one(
+            {"_id": extraction_id, "next.ticket": ticket}, {"$set": {"next.sent": True}}
+        )
+        await self._forget_unsent(extraction_id)
+
+    async def drop_letters(self, extraction_id: str, letter_ids: Sequence[str]) -> None:
+        """These letters are safe in their own collection. Idempotent."""
+        await self._collection.update_one(
+            {"_id": extraction_id},
+            {"$pull": {"unsent_letters": {"letter_id": {"$in": list(letter_ids)}}}},
+        )
+        await self._forget_unsent(extraction_id)
+
+    async def unsent(self, before_ms: int, limit: int) -> list[Extraction]:
+        """Return extractions with something unsent since before then, oldest first."""
+        cursor = (
+            self._collection.find({"unsent_since_ms": {"$lte": before_ms}})
+            .sort("unsent_since_ms", ASCENDING)
+            .limit(limit)
+        )
+        return [_extraction(document) async for document in cursor]
+
+    async def _forget_unsent(self, extraction_id: str) -> None:
+        """Take the mark away where nothing is unsent any more."""
+        await self._collection.update_one(
+            {"_id": extraction_id, "next.sent": True, "unsent_letters": []},
+            {"$unset": {"unsent_since_ms": ""}},
+        )
+
+    async def _change(
+        self, extraction: Extraction, update: Document, condition: Document | None = None
+    ) -> bool:
+        result = await self._collection.update_one(_as_read(extraction) | (condition or {}), update)
+        return result.matched_count == 1
+
+
+def _as_read(extraction: Extraction) -> Document:
+    """Return the condition that nobody claimed or settled it since it was read."""
+    return {"_id": extraction.extraction_id, "fence": extraction.fence, "outcome": None}
+
+
+def _extraction(document: dict[str, Any]) -> Extraction:
+    fields = {name: value for name, value in document.items() if name not in _BOOKKEEPING}
+    return Extraction.model_validate(fields)
+
+
+def _epoch_ms(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
