@@ -1,0 +1,1 @@
+"""What crosses a wire, as files: golden JSON of every event, old versions included."""
