@@ -127,14 +127,13 @@ class ExtractionStep:
             pymongo.errors.PyMongoError: The fate could not be written.
         """
         try:
-            event = decode(message)
-            if not isinstance(event, SnapshotReady):
-                raise MessageError(FailureClass.UNDECODABLE, "unexpected_type")
+            data = _ready(message)
         except MessageError as error:
             await self._dead_letters.settle(message, Stage.EXTRACTION, error)
             return
-        while not await self._is_settled(message, event.data):
-            await asyncio.sleep(0)
+        is_settled = False
+        while not is_settled:
+            is_settled = await self._is_settled(message, data)
 
     async def _is_settled(self, message: IncomingMessage, data: SnapshotReadyData) -> bool:
         """Go through E1 to E9 once; false if somebody changed the ledger meanwhile."""
@@ -440,6 +439,13 @@ class ExtractionStep:
 
     def _context(self, attempt: _Attempt) -> Context:
         return Context(message=attempt.message, project_id=attempt.project_id, model=attempt.model)
+
+
+def _ready(message: IncomingMessage) -> SnapshotReadyData:
+    event = decode(message)
+    if not isinstance(event, SnapshotReady):
+        raise MessageError(FailureClass.UNDECODABLE, "unexpected_type")
+    return event.data
 
 
 def _context(message: IncomingMessage, project_id: str | None) -> Context:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import Final
 
 from schemas.event import SnapshotReady, SnapshotReadyData, event_id
@@ -95,7 +96,7 @@ def halves(part: Part, turns: Sequence[Turn]) -> tuple[Part, Part] | None:
     total = sum(turn.tokens for turn in inside)
     before = 0
     imbalance: list[tuple[int, int]] = []
-    for left, right in zip(inside, inside[1:], strict=False):
+    for left, right in pairwise(inside):
         before += left.tokens
         imbalance.append((abs(total - 2 * before), right.seq))
     cut = min(imbalance)[1]

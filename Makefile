@@ -1,0 +1,39 @@
+# What people and CI run. `make` lists it.
+PYTHON ?= python3
+UV := .cache/uv/bin/uv
+UV_VERSION := 0.13.9
+export UV_PYTHON_DOWNLOADS := never
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check test-kafka bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: .venv/.locked ## install what uv.lock names into .venv
+
+.venv/.locked: uv.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Afterturn needs Python 3.11 or later; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "Setting up .venv (once, and when uv.lock changes) ..." >&2
+	@test -x $(UV) || { $(PYTHON) -m venv .cache/uv && .cache/uv/bin/pip install --quiet "uv==$(UV_VERSION)"; }
+	@$(UV) sync --quiet --locked --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
+	@touch $@
+
+demo: setup ## record a conversation and watch it become memory
+	@./afterturn demo
+
+test: setup check ## the whole suite that needs no more than this machine
+	.venv/bin/python -m pytest -m "not kafka"
+
+check: setup ## format, lint, types, import rules
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/pyright
+	.venv/bin/lint-imports
+
+test-kafka: setup ## what needs real Apache Kafka (Java 17 and Maven)
+	.venv/bin/python -m pytest -m kafka
+
+clean: ## remove what was set up; data of `up` stays
+	rm -rf .venv .cache .pytest_cache .ruff_cache
