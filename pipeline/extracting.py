@@ -389,7 +389,7 @@ class ExtractionStep:
             case Hold():
                 await self._extractions.release(attempt.extraction)
                 raise HeldError(failure.reason)
-            case GiveUp(disposition=disposition):
+            case GiveUp(failure=last, disposition=disposition):
                 waiting = next_waiting(attempt.extraction) is not None
                 parts = [
                     index
@@ -397,7 +397,7 @@ class ExtractionStep:
                     if not waiting or attempt.extraction.parts[index].state is PartState.WAITING
                 ]
                 await self._give_up(
-                    attempt, failure, parts, is_exhausted=disposition == "exhausted"
+                    attempt, last, parts, is_exhausted=disposition == "exhausted"
                 )
                 return True
 

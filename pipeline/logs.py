@@ -1,24 +1,53 @@
-"""Logging: one JSON line an event on stderr, with opaque ids only."""
+"""Logging: one JSON line an event on stderr, with opaque ids only.
+
+What an exception says may quote a conversation, so only its type is ever written.
+"""
 
 import logging
 import sys
+from collections.abc import MutableMapping
+from typing import Any
 
 import structlog
 
 
+class _TypesOnly(logging.Formatter):
+    """Formats libraries' warnings without what their exceptions say."""
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 (the library's name)
+        return f"exception={ei[0].__module__}.{ei[0].__qualname__}"
+
+    def formatStack(self, stack_info: str) -> str:  # noqa: N802 (the same)
+        return ""
+
+
+def _exception_type(
+    _logger: object, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Replace an exception by its type."""
+    raised = event.pop("exc_info", None)
+    if raised is True:
+        raised = sys.exc_info()[1]
+    if isinstance(raised, BaseException):
+        event["exception"] = f"{type(raised).__module__}.{type(raised).__qualname__}"
+    return event
+
+
 def configure_logs(level: str) -> None:
-    """Send every event of ours as one JSON line to stderr, and of libraries only warnings.
+    """Send our events as JSON lines to stderr, and of libraries only warnings.
 
     For composition roots: it changes the process's logging.
     """
     threshold = logging.getLevelNamesMapping()[level.upper()]
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, force=True)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_TypesOnly("%(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
+            _exception_type,
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),

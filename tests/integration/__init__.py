@@ -1,0 +1,1 @@
+"""Our stores, steps and consumers on real services."""

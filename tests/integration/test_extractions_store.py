@@ -1,0 +1,263 @@
+"""The ledger of extraction: of two workers one gets through, and nothing is half done."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pipeline.planning import new_extraction
+from pipeline.stores.extractions import MongoExtractions
+from pipeline.stores.letters import MongoLetters
+from pipeline.stores.mongo import Database, MongoServerTime
+from schemas.event import SnapshotReadyData
+from schemas.extraction import Extraction, NextMessage, Outcome, Part, PartState, Reply, SetAside
+from schemas.failure import Attempt, Coordinates, Failure, FailureClass, Letter
+from schemas.memory import Kind
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+READY = SnapshotReadyData(
+    session="ses_" + "a" * 32, snapshot="snp_" + "b" * 32, first_seq=1, last_seq=4
+)
+FAILED = Attempt(
+    failure=Failure(
+        failure_class=FailureClass.UNAVAILABLE, reason="http_503", exception="openai.X"
+    ),
+    failed_at=NOW,
+)
+
+
+@pytest.fixture
+def store(db: Database) -> MongoExtractions:
+    return MongoExtractions(db)
+
+
+@pytest.fixture
+def server_time(db: Database) -> MongoServerTime:
+    return MongoServerTime(db)
+
+
+def reply(text: str) -> Reply:
+    return Reply(
+        answer={"summary": text},
+        model="m",
+        finish_reason="stop",
+        request_id=None,
+        calls=1,
+        prompt_tokens=1,
+        completion_tokens=1,
+        answered_at=NOW,
+    )
+
+
+def letter(letter_id: str) -> Letter:
+    return Letter(
+        letter_id=letter_id,
+        stage="extraction",
+        failure_class=FailureClass.REFUSED,
+        reason="refused",
+        disposition="content",
+        fingerprint="f",
+        action="a",
+        attempts=(FAILED,),
+        original=Coordinates(topic="t", partition=0, offset=1, timestamp_ms=2, group="g"),
+        value=b"\xff\x00",
+        headers=(("a", b"\xff"), ("a", None)),
+        created_at=NOW,
+    )
+
+
+def following(ticket: str, at_ms: int) -> NextMessage:
+    return NextMessage(ticket=ticket, topic="t", scheduled_ms=at_ms, due_ms=at_ms, sent=False)
+
+
+async def claimed(
+    store: MongoExtractions, now_ms: int, *, lease: timedelta = timedelta(minutes=1)
+) -> Extraction:
+    extraction = await store.ensure(new_extraction(READY, now_ms))
+    claim = await store.claim(extraction, owner="o", message="m", now_ms=now_ms, lease=lease)
+    assert claim is not None
+    return claim
+
+
+async def test_of_many_workers_that_read_the_same_state_one_claims(
+    store: MongoExtractions, server_time: MongoServerTime
+) -> None:
+    now_ms = await server_time.now_ms()
+    read = await store.ensure(new_extraction(READY, now_ms))
+
+    claims = await asyncio.gather(
+        *(
+            store.claim(read, owner=f"o{n}", message="m", now_ms=now_ms, lease=timedelta(minutes=1))
+            for n in range(20)
+        )
+    )
+
+    won = [claim for claim in claims if claim is not None]
+    assert len(won) == 1
+    stored = await store.get(read.extraction_id)
+    assert stored is not None
+    assert stored.claim is not None
+    assert stored.claim.owner == won[0].claim.owner if won[0].claim else False
+    assert (stored.fence, stored.crashes) == (1, 0)
+    assert stored.claim.lease_until_ms - now_ms == pytest.approx(60_000, abs=5_000)
+
+
+async def test_a_lease_that_ran_out_counts_as_a_crash_and_is_taken(
+    store: MongoExtractions, server_time: MongoServerTime
+) -> None:
+    now_ms = await server_time.now_ms()
+    first = await claimed(store, now_ms)
+    early = await store.claim(
+        first, owner="p", message="m", now_ms=now_ms, lease=timedelta(minutes=1)
+    )
+
+    late = await store.claim(
+        first, owner="p", message="m", now_ms=now_ms + 61_000, lease=timedelta(minutes=1)
+    )
+
+    assert early is None
+    assert late is not None
+    assert (late.fence, late.crashes) == (2, 1)
+
+
+async def test_an_owner_takes_over_its_own_claim_on_the_same_message_without_a_crash(
+    store: MongoExtractions, server_time: MongoServerTime
+) -> None:
+    now_ms = await server_time.now_ms()
+    first = await claimed(store, now_ms)
+
+    again = await store.claim(
+        first, owner="o", message="m", now_ms=now_ms, lease=timedelta(minutes=1)
+    )
+
+    assert again is not None
+    assert (again.fence, again.crashes) == (2, 0)
+
+
+async def test_the_first_stored_answer_and_its_version_stand(
+    store: MongoExtractions, server_time: MongoServerTime
+) -> None:
+    first = await claimed(store, await server_time.now_ms())
+
+    await store.store_reply(first, 0, reply("first"), version="v1")
+    after = await store.store_reply(first, 0, reply("second"), version="v2")
+
+    assert after.parts[0].reply is not None
+    assert after.parts[0].reply.answer == {"summary": "first"}
+    assert after.version == "v1"
+
+
+async def test_a_worker_whose_claim_is_lost_changes_nothing(
+    store: MongoExtractions, server_time: MongoServerTime
+) -> None:
+    now_ms = await server_time.now_ms()
+    old = await claimed(store, now_ms)
+    new = await store.claim(
+        old, owner="p", message="n", now_ms=now_ms + 61_000, lease=timedelta(minutes=1)
+    )
+    assert new is not None
+    half = Part(first_seq=1, last_seq=2, kinds=(Kind.SEMANTIC,))
+
+    results = [
+        await store.settle(old, Outcome.RECORDS, set_aside={}, settled_at=NOW),
+        await store.schedule(old, following("t", now_ms), attempt=FAILED, ends_claim=True),
+        await store.bury(old, {0: letter("l")}, FAILED),
+        await store.split(old, 0, (half, half)),
+        await store.enlarge(old, 0, 99),
+    ]
+    await store.release(old)
+
+    assert not any(results)
+    assert await store.get(new.extraction_id) == new.model_copy(
+        update={"claim": (await store.get(new.extraction_id) or new).claim}
+    )
+
+
+async def test_a_fate_is_written_whole_and_found_until_it_is_sent(
+    store: MongoExtractions, server_time: MongoServerTime
+) -> None:
+    now_ms = await server_time.now_ms()
+    first = await claimed(store, now_ms)
+
+    assert await store.schedule(first, following("t1", now_ms), attempt=FAILED, ends_claim=True)
+
+    stored = await store.get(first.extraction_id)
+    assert stored is not None
+    assert (stored.attempts, stored.claim, stored.next.ticket) == ((FAILED,), None, "t1")
+    assert [found.extraction_id for found in await store.unsent(now_ms, 10)] == [
+        first.extraction_id
+    ]
+    assert await store.unsent(now_ms - 1, 10) == []
+    await store.mark_sent(first.extraction_id, "another")
+    assert len(await store.unsent(now_ms, 10)) == 1
+    await store.mark_sent(first.extraction_id, "t1")
+    assert await store.unsent(now_ms, 10) == []
+
+
+async def test_a_schedule_decided_on_an_older_ticket_is_refused(
+    store: MongoExtractions, server_time: MongoServerTime
+) -> None:
+    now_ms = await server_time.now_ms()
+    first = await claimed(store, now_ms)
+    assert await store.schedule(first, following("t1", now_ms), attempt=None, ends_claim=False)
+
+    again = await store.schedule(first, following("t2", now_ms), attempt=None, ends_claim=False)
+
+    assert not again
+    stored = await store.get(first.extraction_id)
+    assert stored is not None
+    assert stored.next.ticket == "t1"
+    assert stored.claim is not None
+
+
+async def test_letters_wait_in_the_ledger_until_they_are_safe(
+    store: MongoExtractions, server_time: MongoServerTime, db: Database
+) -> None:
+    now_ms = await server_time.now_ms()
+    first = await claimed(store, now_ms)
+
+    assert await store.bury(first, {0: letter("l1")}, FAILED)
+
+    stored = await store.get(first.extraction_id)
+    assert stored is not None
+    assert stored.parts[0].state is PartState.DEAD
+    assert stored.parts[0].letter_id == "l1"
+    assert stored.unsent_letters == (letter("l1"),)
+    assert len(await store.unsent(now_ms, 10)) == 1
+    letters = MongoLetters(db)
+    await letters.put(letter("l1"))
+    await letters.put(letter("l1"))
+    await store.drop_letters(first.extraction_id, ["l1"])
+    assert await store.unsent(now_ms, 10) == []
+    assert await letters.unsent(now_ms, 10) == [letter("l1")]
+    await letters.mark_sent("l1")
+    assert await letters.unsent(now_ms, 10) == []
+    assert await letters.count() == 1
+
+
+async def test_splitting_appends_two_parts_and_settling_ends_everything(
+    store: MongoExtractions, server_time: MongoServerTime
+) -> None:
+    now_ms = await server_time.now_ms()
+    first = await claimed(store, now_ms)
+    left = Part(first_seq=1, last_seq=2, kinds=(Kind.SEMANTIC,))
+    right = Part(first_seq=3, last_seq=4, kinds=(Kind.SEMANTIC,))
+
+    assert await store.enlarge(first, 0, 8192)
+    assert await store.split(first, 0, (left, right))
+    assert not await store.enlarge(first, 0, 1)
+    aside = SetAside(kind=Kind.SEMANTIC, index=0, reason="secret")
+    assert await store.settle(first, Outcome.SET_ASIDE, set_aside={1: [aside]}, settled_at=NOW)
+
+    stored = await store.get(first.extraction_id)
+    assert stored is not None
+    assert [part.state for part in stored.parts] == [
+        PartState.SPLIT,
+        PartState.WAITING,
+        PartState.WAITING,
+    ]
+    assert stored.parts[0].max_tokens == 8192
+    assert stored.parts[1].set_aside == (aside,)
+    assert stored.outcome is Outcome.SET_ASIDE
+    assert stored.claim is None
+    assert not await store.settle(first, Outcome.RECORDS, set_aside={}, settled_at=NOW)
