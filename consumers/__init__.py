@@ -1,0 +1,1 @@
+"""Thin consumers: decode nothing, call one step, settle, commit."""
