@@ -1,0 +1,265 @@
+"""The laws I1 to I3, checked on a live system.
+
+What is in motion may look broken for a moment, so a finding counts as a violation only if it is
+still there, word for word, each time it is looked at again.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from pipeline.folding import fold
+from pipeline.ids import OpaqueIds
+from pipeline.judging import judge
+from pipeline.planning import turns_of
+from pipeline.ports import SlotKey
+from schemas.assertion import Assertion
+from schemas.extraction import Extraction, Outcome, PartState
+from schemas.record import Record
+from schemas.snapshot import Snapshot
+from schemas.turn import Turn
+
+PENDING: Final = "pending"
+LOOKS: Final = 5
+"""How often a finding is looked at again before it is a violation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """A law that is broken, where, and how; opaque ids only."""
+
+    law: str
+    where: str
+    finding: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnMark:
+    """A turn's place and whether it is open."""
+
+    seq: int
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedSnapshot:
+    """A snapshot and whether the waker will find it if its message is lost."""
+
+    snapshot: Snapshot
+    is_listed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionView:
+    """Everything of one session that I1 and I2 speak of, as it was read."""
+
+    session: str
+    turns: Sequence[TurnMark]
+    snapshots: Sequence[ListedSnapshot]
+    """By first seq."""
+    extractions: dict[str, Extraction]
+    """The active run of each snapshot that has one, by snapshot id."""
+    gaps: frozenset[int]
+    """Seqs that are known to be missing."""
+
+
+class AuditReads(Protocol):
+    """What an audit reads; nothing is locked and nothing is written."""
+
+    def sessions(self) -> AsyncIterator[str]:
+        """Yield the key of every session that has turns."""
+        ...
+
+    async def session(self, session: str) -> SessionView:
+        """Return a session as it stands."""
+        ...
+
+    async def turns(self, session: str, first_seq: int, last_seq: int) -> list[Turn]:
+        """Return the turns of a range."""
+        ...
+
+    async def assertions_of(self, extraction_id: str) -> list[Assertion]:
+        """Return the assertions of a run."""
+        ...
+
+    def slots(self) -> AsyncIterator[str]:
+        """Yield every slot that has a record or an assertion."""
+        ...
+
+    async def slot(self, slot: str) -> tuple[Record | None, bool, list[Assertion]]:
+        """Return its record, whether that is dirty, and its assertions."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class AuditReport:
+    """What an audit found."""
+
+    turns: int = 0
+    in_snapshots: int = 0
+    open: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter[str])
+    """Snapshots by outcome; `pending` while there is none."""
+    records: int = 0
+    violations: list[Violation] = field(default_factory=list[Violation])
+
+
+class Audit:
+    """Checks every session and every slot."""
+
+    def __init__(self, reads: AuditReads, ids: OpaqueIds, *, pause_seconds: float = 1.0) -> None:
+        self._reads = reads
+        self._ids = ids
+        self._pause_seconds = pause_seconds
+
+    async def run(self, progress: Callable[[int, int], None]) -> AuditReport:
+        """Return the report; `progress` is told how many sessions and slots are done."""
+        report = AuditReport()
+        sessions = slots = 0
+        async for session in self._reads.sessions():
+            await self._session(session, report)
+            sessions += 1
+            progress(sessions, slots)
+        async for slot in self._reads.slots():
+            report.violations.extend(await self._lasting(self._slot_findings, slot))
+            report.records += 1
+            slots += 1
+            progress(sessions, slots)
+        return report
+
+    async def _session(self, session: str, report: AuditReport) -> None:
+        view = await self._reads.session(session)
+        cut = cut_of(view)
+        report.turns += len(view.turns)
+        report.in_snapshots += sum(turn.seq <= cut for turn in view.turns)
+        report.open += sum(turn.seq > cut for turn in view.turns)
+        for listed in view.snapshots:
+            extraction = view.extractions.get(listed.snapshot.snapshot_id)
+            outcome: Outcome | None = extraction.outcome if extraction else None
+            report.outcomes[outcome or PENDING] += 1
+        report.violations.extend(await self._lasting(self._session_findings, session))
+
+    async def _lasting(
+        self, findings_of: Callable[[str], Awaitable[set[Violation]]], where: str
+    ) -> list[Violation]:
+        found = await findings_of(where)
+        for _ in range(LOOKS):
+            if not found:
+                break
+            await asyncio.sleep(self._pause_seconds)
+            found &= await findings_of(where)
+        return sorted(found, key=lambda violation: (violation.law, violation.finding))
+
+    async def _session_findings(self, session: str) -> set[Violation]:
+        view = await self._reads.session(session)
+        found = {
+            Violation(law=law, where=session, finding=finding)
+            for law, finding in session_findings(view)
+        }
+        for listed in view.snapshots:
+            extraction = view.extractions.get(listed.snapshot.snapshot_id)
+            if extraction is not None and extraction.outcome is not None:
+                found |= await self._extraction_findings(listed.snapshot, extraction)
+        return found
+
+    async def _extraction_findings(
+        self, snapshot: Snapshot, extraction: Extraction
+    ) -> set[Violation]:
+        """I3: the assertions of a settled run are just those its stored answers give."""
+        turns = await self._reads.turns(snapshot.session, snapshot.first_seq, snapshot.last_seq)
+        due = {
+            assertion.assertion_id: assertion
+            for index, part in enumerate(extraction.parts)
+            if part.reply is not None and part.state is PartState.ANSWERED
+            for assertion in judge(
+                part=index,
+                reply=part.reply,
+                kinds=part.kinds,
+                turns=turns_of(part, turns),
+                snapshot=snapshot,
+                extraction_id=extraction.extraction_id,
+                version=extraction.version,
+                ids=self._ids,
+            ).assertions
+        }
+        stored = {
+            assertion.assertion_id: assertion
+            for assertion in await self._reads.assertions_of(extraction.extraction_id)
+        }
+        findings: set[str] = set()
+        findings |= {f"assertion missing: {one}" for one in due.keys() - stored.keys()}
+        findings |= {f"assertion without an answer: {one}" for one in stored.keys() - due.keys()}
+        findings |= {
+            f"assertion differs from its answer: {one}"
+            for one in stored.keys() & due.keys()
+            if stored[one] != due[one]
+        }
+        return {
+            Violation(law="I3", where=extraction.extraction_id, finding=finding)
+            for finding in findings
+        }
+
+    async def _slot_findings(self, slot: str) -> set[Violation]:
+        """I3: a record is the fold of its assertions."""
+        record, is_dirty, assertions = await self._reads.slot(slot)
+        if record is None:
+            findings = ["assertions without a record"]
+        elif is_dirty:
+            findings = [f"not folded since rev {record.rev}"]
+        elif record.runs != fold(slot_key_of(record), assertions):
+            findings = ["record differs from the fold of its assertions"]
+        else:
+            findings = []
+        return {Violation(law="I3", where=slot, finding=finding) for finding in findings}
+
+
+def slot_key_of(record: Record) -> SlotKey:
+    """Return the slot of a record in plain words."""
+    return SlotKey(
+        slot=record.record_id,
+        scope=record.scope,
+        kind=record.kind,
+        key=record.key,
+        subject=record.subject,
+    )
+
+
+def cut_of(view: SessionView) -> int:
+    """Return the last seq that a snapshot covers, 0 where there is none."""
+    return max((listed.snapshot.last_seq for listed in view.snapshots), default=0)
+
+
+def session_findings(view: SessionView) -> Iterable[tuple[str, str]]:
+    """Yield law and finding of whatever is wrong with I1 and I2 in a session as it was read."""
+    seqs = [turn.seq for turn in view.turns]
+    for seq in sorted(set(range(1, max(seqs, default=0) + 1)) - set(seqs) - view.gaps):
+        yield "I1", f"turn {seq} is missing"
+    expected = 1
+    for listed in view.snapshots:
+        snapshot = listed.snapshot
+        if snapshot.first_seq != expected:
+            kind = "overlap" if snapshot.first_seq < expected else "gap"
+            yield "I1", f"{kind} before the snapshot at {snapshot.first_seq}"
+        expected = snapshot.last_seq + 1
+    cut = cut_of(view)
+    if seqs and cut > max(seqs):
+        yield "I1", f"the snapshots end at {cut}, the turns at {max(seqs)}"
+    for turn in view.turns:
+        if turn.seq > cut and not turn.is_open:
+            yield "I1", f"turn {turn.seq} is after the cut and not open"
+    yield from _pending_findings(view)
+
+
+def _pending_findings(view: SessionView) -> Iterable[tuple[str, str]]:
+    for listed in view.snapshots:
+        snapshot = listed.snapshot
+        extraction = view.extractions.get(snapshot.snapshot_id)
+        has_outcome = extraction is not None and extraction.outcome is not None
+        if snapshot.settled and not has_outcome:
+            yield "I2", f"the snapshot at {snapshot.first_seq} is settled without an outcome"
+        if not snapshot.settled and not listed.is_listed:
+            yield "I2", f"the snapshot at {snapshot.first_seq} is pending and nowhere listed"
+        if has_outcome and not snapshot.settled:
+            yield "I2", f"the snapshot at {snapshot.first_seq} has an outcome and is not settled"

@@ -1,0 +1,107 @@
+"""What an audit reads, from MongoDB; nothing is written."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from pymongo import ASCENDING
+
+from pipeline.auditing import ListedSnapshot, SessionView, TurnMark
+from pipeline.planning import extraction_id
+from pipeline.ports import Assertions, Extractions, Records, Sessions, Turns
+from pipeline.stores.mongo import Database, Document
+from pipeline.stores.snapshots import snapshot_from
+from schemas.assertion import Assertion
+from schemas.record import Record
+from schemas.turn import Turn
+
+
+class MongoAuditReads:
+    """Port `AuditReads`."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        sessions: Sessions,
+        turns: Turns,
+        extractions: Extractions,
+        assertions: Assertions,
+        records: Records,
+    ) -> None:
+        self._database = database
+        self._sessions = sessions
+        self._turns = turns
+        self._extractions = extractions
+        self._assertions = assertions
+        self._records = records
+
+    async def sessions(self) -> AsyncIterator[str]:
+        """Yield the key of every session that has turns."""
+        async for session in self._grouped("turns", "session"):
+            yield session
+
+    async def session(self, session: str) -> SessionView:
+        """Return a session as it stands; the snapshots are read before the turns.
+
+        So a cut that happens between the two shows as turns that are open still.
+        """
+        state = await self._sessions.by_key(session)
+        snapshots = [
+            ListedSnapshot(snapshot=snapshot_from(document), is_listed="wake_at_ms" in document)
+            async for document in self._database["snapshots"]
+            .find({"session": session})
+            .sort("first_seq", ASCENDING)
+        ]
+        extractions = {
+            listed.snapshot.snapshot_id: extraction
+            for listed in snapshots
+            if (
+                extraction := await self._extractions.get(
+                    extraction_id(listed.snapshot.snapshot_id, listed.snapshot.active_run)
+                )
+            )
+        }
+        marks = [
+            TurnMark(seq=document["seq"], is_open="open" in document)
+            async for document in self._database["turns"]
+            .find({"session": session}, {"seq": 1, "open": 1})
+            .sort("seq", ASCENDING)
+        ]
+        return SessionView(
+            session=session,
+            turns=marks,
+            snapshots=snapshots,
+            extractions=extractions,
+            gaps=frozenset(state.gaps if state else ()),
+        )
+
+    async def turns(self, session: str, first_seq: int, last_seq: int) -> list[Turn]:
+        """Return the turns of a range."""
+        return await self._turns.read(session, first_seq, last_seq)
+
+    async def assertions_of(self, extraction_id: str) -> list[Assertion]:
+        """Return the assertions of a run."""
+        return await self._assertions.of_extraction(extraction_id)
+
+    async def slots(self) -> AsyncIterator[str]:
+        """Yield every slot that has a record, then those that have assertions only."""
+        known: set[str] = set()
+        async for document in self._database["records"].find({}, {"_id": 1}):
+            known.add(document["_id"])
+            yield document["_id"]
+        async for slot in self._grouped("assertions", "slot"):
+            if slot not in known:
+                yield slot
+
+    async def slot(self, slot: str) -> tuple[Record | None, bool, list[Assertion]]:
+        """Return its record, whether that is dirty, and its assertions."""
+        record = await self._records.get(slot)
+        assertions = await self._assertions.of_slot(slot)
+        marked = await self._database["records"].find_one({"_id": slot}, {"dirty": 1})
+        return record, marked is not None and "dirty" in marked, assertions
+
+    async def _grouped(self, collection: str, field: str) -> AsyncIterator[str]:
+        stages: list[Document] = [{"$group": {"_id": f"${field}"}}, {"$sort": {"_id": 1}}]
+        cursor: Any = await self._database[collection].aggregate(stages, allowDiskUse=True)
+        async for document in cursor:
+            yield document["_id"]
