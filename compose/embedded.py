@@ -15,8 +15,8 @@ from typing import Final, TypeVar
 
 from compose.answers import kafka_answers, mongo_answers
 from compose.data_lock import data_lock
-from compose.errors import MissingProgramError, ServiceDiedError
-from compose.processes import Program, Service, free_port, is_lost_port
+from compose.errors import MissingProgramError, PortTakenError, ServiceDiedError
+from compose.processes import Program, Service, free_port
 
 START_TIMEOUT: Final = timedelta(seconds=30)
 PORT_TRIES: Final = 5
@@ -205,12 +205,12 @@ async def _running(build: Callable[[int], ServiceT], port: int | None) -> AsyncG
 
 
 async def _started(build: Callable[[int], ServiceT], port: int | None) -> ServiceT:
-    for tries_left in reversed(range(PORT_TRIES)):
+    for tries_left in reversed(range(PORT_TRIES if port is None else 1)):
         service = build(free_port() if port is None else port)
         try:
             await service.start()
-        except ServiceDiedError as error:
-            if port is not None or not is_lost_port(error) or tries_left == 0:
+        except PortTakenError:
+            if tries_left == 0:
                 raise
         else:
             return service

@@ -3,6 +3,7 @@
 ServiceError                  every error raised by `compose`
 ├─ MissingProgramError        the program is not installed
 ├─ ServiceDiedError           it ended by itself; carries the tail of its log
+├─ PortTakenError             somebody else listens where it should
 ├─ ServiceNotReadyError       it runs but does not answer in time; carries the tail of its log
 ├─ DataDirectoryBusyError     another process of ours holds the data directory
 └─ DownloadError              real Kafka could not be fetched
@@ -28,6 +29,17 @@ class ServiceDiedError(ServiceError):
         )
         self.exit_code = exit_code
         self.tail = tail
+
+
+class PortTakenError(ServiceError):
+    """Somebody else listens where a service should."""
+
+    def __init__(self, name: str, port: int) -> None:
+        super().__init__(
+            f"{name} cannot listen on 127.0.0.1:{port}: the port is in use. End what listens there "
+            "or choose another port"
+        )
+        self.port = port
 
 
 class ServiceNotReadyError(ServiceError):

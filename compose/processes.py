@@ -18,7 +18,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import IO, Self
 
-from compose.errors import MissingProgramError, ServiceDiedError, ServiceNotReadyError
+from compose.errors import (
+    MissingProgramError,
+    PortTakenError,
+    ServiceDiedError,
+    ServiceError,
+    ServiceNotReadyError,
+)
 
 GUARDIAN = Path(__file__).with_name("guardian.py")
 POLL_SECONDS = 0.02
@@ -76,18 +82,20 @@ class Child:
                 pass_fds=program.held_files,
                 bufsize=0,
             )
-        child = cls(program, guardian, log_start)
-        word, _, rest = child._reports.readline().decode().strip().partition(" ")
+        orders, reports = _pipe(guardian.stdin), _pipe(guardian.stdout)
+        word, _, rest = reports.readline().decode().strip().partition(" ")
         if word != "started":
-            child._hang_up()
-            child.is_running  # noqa: B018 (reaps the guardian)
+            orders.close()
+            reports.close()
+            guardian.wait()
             raise MissingProgramError(f"{program.name} cannot be started: {rest or 'no guardian'}")
-        child.pid = int(rest)
-        return child
+        return cls(program, guardian, pid=int(rest), log_start=log_start)
 
-    def __init__(self, program: Program, guardian: subprocess.Popen[bytes], log_start: int) -> None:
+    def __init__(
+        self, program: Program, guardian: subprocess.Popen[bytes], *, pid: int, log_start: int
+    ) -> None:
         self.program = program
-        self.pid = 0
+        self.pid = pid
         """The pid of the command, which is also the id of its process group."""
         self.exit_code: int | None = None
         """How the command ended; `None` while it runs, or where the guardian could not tell."""
@@ -103,8 +111,11 @@ class Child:
             return True
         if not self._reports.closed:
             word, _, rest = self._reports.read().decode().strip().partition(" ")
-            self.exit_code = int(rest) if word == "ended" and rest != "None" else None
             self._reports.close()
+            if word == "ended":
+                self.exit_code = int(rest)
+            else:  # the guardian was killed, so its work is ours
+                self._kill_group()
             self._hang_up()
         return False
 
@@ -152,9 +163,11 @@ class Child:
         while self.is_running:
             if time.monotonic() > deadline:  # the guardian itself is stuck or stopped
                 self._guardian.kill()
-                with suppress(ProcessLookupError):
-                    os.killpg(self.pid, signal.SIGKILL)
             await asyncio.sleep(POLL_SECONDS)
+
+    def _kill_group(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
 
 
 class Service:
@@ -192,11 +205,15 @@ class Service:
 
         Raises:
             MissingProgramError: The program is not installed.
+            PortTakenError: Somebody else listens on its port.
             ServiceDiedError: It ended by itself.
             ServiceNotReadyError: It did not answer in time.
         """
         if self.is_running:
             return
+        # Asked before, lest a stranger's answer be taken for ours.
+        if await accepts(self.port):
+            raise PortTakenError(self.program.name, self.port)
         self._child = Child.start(self.program)
         try:
             await self._ready(self._child)
@@ -226,9 +243,8 @@ class Service:
         deadline = time.monotonic() + seconds
         while True:
             answers = await accepts(self.port) and await self._answers()
-            # Asked after the ping, which a stranger on our port may have answered.
             if not child.is_running:
-                raise child.died()
+                raise self._died(child)
             if answers:
                 return
             if time.monotonic() > deadline:
@@ -236,6 +252,11 @@ class Service:
                     self.program.name, seconds, self.program.log_file, child.log_tail()
                 )
             await asyncio.sleep(POLL_SECONDS)
+
+    def _died(self, child: Child) -> ServiceError:
+        if "in use" in child.log_tail().lower():
+            return PortTakenError(self.program.name, self.port)
+        return child.died()
 
     async def _answers(self) -> bool:
         try:
@@ -291,11 +312,6 @@ def free_ports(count: int) -> list[int]:
 def free_port() -> int:
     """Return one of `free_ports`."""
     return free_ports(1)[0]
-
-
-def is_lost_port(error: ServiceDiedError) -> bool:
-    """Return whether a program ended because somebody took its port first."""
-    return "in use" in error.tail.lower()
 
 
 def _pipe(file: IO[bytes] | None) -> IO[bytes]:

@@ -14,9 +14,9 @@ from typing import Final
 
 from compose.answers import kafka_answers
 from compose.data_lock import data_lock
-from compose.errors import ServiceDiedError
+from compose.errors import PortTakenError
 from compose.kafka_libraries import kafka_java, unavailable_reason
-from compose.processes import Program, Service, free_ports, is_lost_port, run_to_end
+from compose.processes import Program, Service, free_ports, run_to_end
 
 __all__ = ["KafkaCluster", "real_kafka", "unavailable_reason"]
 
@@ -152,7 +152,8 @@ async def real_kafka(
                 min_insync_replicas=min_insync_replicas or brokers // 2 + 1,
                 java=java,
                 lock=lock,
-            )
+            ),
+            tries=PORT_TRIES if ports is None else 1,
         )
         try:
             yield cluster
@@ -160,13 +161,13 @@ async def real_kafka(
             await cluster.close()
 
 
-async def _started(build: Callable[[], KafkaCluster]) -> KafkaCluster:
-    for tries_left in reversed(range(PORT_TRIES)):
+async def _started(build: Callable[[], KafkaCluster], *, tries: int) -> KafkaCluster:
+    for tries_left in reversed(range(tries)):
         cluster = await asyncio.to_thread(build)
         try:
             await cluster.open()
-        except ServiceDiedError as error:
-            if not is_lost_port(error) or tries_left == 0:
+        except PortTakenError:
+            if tries_left == 0:
                 raise
         else:
             return cluster

@@ -23,6 +23,8 @@ class Proxy:
         """Where new connections go."""
         self.port = 0
         """Where clients connect."""
+        self.accepted = 0
+        """How many connections were forwarded so far, or will be after `resume`."""
         self._refusing = False
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -61,6 +63,7 @@ class Proxy:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a connection is served by a task of its own")
+        self.accepted += 1
         writers = self._writers_by_task[task] = [writer]
         try:
             await self._flowing.wait()
