@@ -15,10 +15,8 @@ from typing import Final
 from compose.answers import kafka_answers
 from compose.data_lock import data_lock
 from compose.errors import PortTakenError
-from compose.kafka_libraries import kafka_java, unavailable_reason
+from compose.kafka_libraries import kafka_java
 from compose.processes import Program, Service, free_ports, run_to_end
-
-__all__ = ["KafkaCluster", "real_kafka", "unavailable_reason"]
 
 LOGGING: Final = Path(__file__).with_name("kafka-log4j2.properties")
 # One id for all: clusters are told apart by their data directories.
@@ -138,7 +136,7 @@ async def real_kafka(
         advertised_ports: Where clients are sent instead, for proxies in front of `ports`.
 
     Raises:
-        MissingProgramError: Java or Maven is missing; `unavailable_reason` tells beforehand.
+        MissingProgramError: Java or Maven is missing; see `unavailable_reason`.
         DownloadError: Kafka could not be fetched.
         DataDirectoryBusyError: Another live process holds the directory.
         ServiceError: A broker did not start; see `Service.start`.

@@ -4,14 +4,16 @@ import asyncio
 import os
 import threading
 from collections.abc import Generator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import NoReturn, TypeVar
 
 import pytest
 
 from compose.embedded import embedded_kafka, embedded_mongo
-from compose.real_kafka import real_kafka, unavailable_reason
+from compose.errors import DownloadError, MissingProgramError
+from compose.kafka_libraries import kafka_java
+from compose.real_kafka import real_kafka
 
 T = TypeVar("T")
 
@@ -35,18 +37,22 @@ def bootstrap_servers(tmp_path_factory: pytest.TempPathFactory) -> Generator[str
 
 
 @pytest.fixture(scope="session")
-def real_kafka_servers(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    """Real Apache Kafka, one broker; a machine that cannot run it skips, and fails in CI."""
-    require_real_kafka()
+def real_kafka_servers(
+    tmp_path_factory: pytest.TempPathFactory, real_kafka_available: None
+) -> Generator[str]:
+    """Real Apache Kafka, one broker."""
     with held(real_kafka(tmp_path_factory.mktemp("real-kafka"))) as cluster:
         yield cluster.bootstrap_servers
 
 
-def require_real_kafka() -> None:
-    """Skip the test where real Kafka cannot be had; fail it in CI."""
-    reason = unavailable_reason()
-    if reason is not None:
-        unavailable(reason)
+@pytest.fixture(scope="session")
+def real_kafka_available() -> None:
+    """Skip where real Kafka cannot be had, fail there in CI; for tests that run `real_kafka`."""
+    try:
+        with ThreadPoolExecutor() as pool:
+            pool.submit(asyncio.run, kafka_java()).result()
+    except (MissingProgramError, DownloadError) as error:
+        unavailable(str(error))
 
 
 def unavailable(reason: str) -> NoReturn:

@@ -10,18 +10,16 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.client import AIOKafkaClient
 from aiokafka.structs import TopicPartition
 
-from compose.errors import MissingProgramError
 from compose.processes import free_port
-from compose.real_kafka import KafkaCluster, real_kafka, unavailable_reason
+from compose.real_kafka import KafkaCluster, real_kafka
 from tests.compose.kafka_topics import create_topic, first_message, produce
 from tests.faults.proxy import proxy_to
-from tests.services import require_real_kafka, unavailable
+from tests.services import unavailable
 
 
 @pytest.fixture
-async def three_brokers(tmp_path: Path) -> AsyncGenerator[KafkaCluster]:
+async def three_brokers(tmp_path: Path, real_kafka_available: None) -> AsyncGenerator[KafkaCluster]:
     """A cluster that may lose one broker."""
-    require_real_kafka()
     async with real_kafka(tmp_path, brokers=3) as cluster:
         yield cluster
 
@@ -36,9 +34,9 @@ async def test_one_broker_serves_every_test(real_kafka_servers: str) -> None:
 
 
 @pytest.mark.kafka
+@pytest.mark.usefixtures("real_kafka_available")
 async def test_a_message_outlives_kills_and_starts(tmp_path: Path) -> None:
     """An acknowledged message is there after a kill, and after an orderly end on other ports."""
-    require_real_kafka()
     async with real_kafka(tmp_path) as kafka:
         await create_topic(kafka.bootstrap_servers, "turns")
         await produce(kafka.bootstrap_servers, "turns", b"spoken")
@@ -68,9 +66,9 @@ async def test_a_cluster_serves_on_when_its_leader_is_killed(three_brokers: Kafk
 
 
 @pytest.mark.kafka
+@pytest.mark.usefixtures("real_kafka_available")
 async def test_clients_go_where_they_are_sent(tmp_path: Path) -> None:
     """An advertised port puts a proxy between clients and broker."""
-    require_real_kafka()
     port = free_port()
     async with (
         proxy_to(port) as proxy,
@@ -83,19 +81,6 @@ async def test_clients_go_where_they_are_sent(tmp_path: Path) -> None:
         await produce(f"127.0.0.1:{port}", "turns", b"spoken")
 
         assert proxy.accepted > producer_connections
-
-
-async def test_a_machine_without_java_is_told_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The reason names what is missing, and starting raises it."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-
-    assert "Java is not installed" in (unavailable_reason() or "")
-    with pytest.raises(MissingProgramError, match="Java is not installed"):
-        async with real_kafka(tmp_path / "data"):
-            pass
 
 
 def test_a_missing_service_skips_on_a_laptop(monkeypatch: pytest.MonkeyPatch) -> None:
