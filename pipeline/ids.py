@@ -47,6 +47,10 @@ class OpaqueIds:
         """Return the id of the turn at a place."""
         return self._hash("trn", session, seq)
 
+    def body(self, session: str, said: str) -> str:
+        """Return what tells whether two turns of a session say the same, and nothing else."""
+        return self._hash("bdy", session, said)
+
     def snapshot(self, session: str, first_seq: int) -> str:
         """Return the id of the snapshot that starts at a turn."""
         return self._hash("snp", session, first_seq)

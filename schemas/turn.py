@@ -53,6 +53,11 @@ def _metadata(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return value
 
 
+def _arguments(value: JsonValue) -> JsonValue:
+    _storable(value)
+    return value
+
+
 def _content(value: str) -> str:
     if len(value.encode("utf-8", "surrogatepass")) > CONTENT_BYTES:
         raise ValueError(f"must be at most {CONTENT_BYTES} bytes of UTF-8")
@@ -67,7 +72,7 @@ class ToolCall(Frozen):
 
     id: str = Field(min_length=1, max_length=256)
     name: str = Field(min_length=1, max_length=256)
-    arguments: JsonValue = None
+    arguments: Annotated[JsonValue, AfterValidator(_arguments)] = None
 
 
 class TurnDraft(Frozen):

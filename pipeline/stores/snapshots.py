@@ -1,0 +1,77 @@
+"""The snapshots on MongoDB; `wake_at_ms` exists only while one is unsettled."""
+
+from typing import Final
+
+from pymongo import ASCENDING, DESCENDING
+
+from pipeline.stores.mongo import Collection, Database, Document
+from schemas.snapshot import Snapshot
+
+_BOOKKEEPING: Final = ("_id", "wake_at_ms")
+
+
+class MongoSnapshots:
+    """Port `Snapshots` on the collection `snapshots`."""
+
+    def __init__(self, database: Database) -> None:
+        self._collection: Collection = database["snapshots"]
+
+    async def insert(self, snapshot: Snapshot, *, wake_at_ms: int) -> None:
+        """Store it as unsettled.
+
+        Raises:
+            pymongo.errors.DuplicateKeyError: Another cutter made one that starts at the same turn.
+        """
+        await self._collection.insert_one(
+            {
+                "_id": snapshot.snapshot_id,
+                **snapshot.model_dump(exclude_none=True),
+                "reason": snapshot.reason.value,
+                "wake_at_ms": wake_at_ms,
+            }
+        )
+
+    async def last(self, session: str) -> Snapshot | None:
+        """Return the one that ends a session's tiling so far."""
+        document = await self._collection.find_one(
+            {"session": session}, sort=[("first_seq", DESCENDING)]
+        )
+        return None if document is None else snapshot_from(document)
+
+    async def covering(self, session: str, seq: int) -> list[Snapshot]:
+        """Return those that end at `seq` or later, in the order of the session."""
+        cursor = self._collection.find(
+            {"session": session, "last_seq": {"$gte": seq}}, sort=[("first_seq", ASCENDING)]
+        )
+        return [snapshot_from(document) async for document in cursor]
+
+    async def get(self, snapshot_id: str) -> Snapshot | None:
+        """Return one."""
+        document = await self._collection.find_one({"_id": snapshot_id})
+        return None if document is None else snapshot_from(document)
+
+    async def settle(self, snapshot_id: str, *, summary: str | None) -> None:
+        """Mark it settled and keep its summary. Idempotent."""
+        await self._collection.update_one(
+            {"_id": snapshot_id},
+            {"$set": {"settled": True, "summary": summary}, "$unset": {"wake_at_ms": ""}},
+        )
+
+    async def unsettled_due(self, now_ms: int, limit: int) -> list[Snapshot]:
+        """Return unsettled ones whose `wake_at` is at or before now, oldest first."""
+        cursor = self._collection.find(
+            {"wake_at_ms": {"$lte": now_ms}}, sort=[("wake_at_ms", ASCENDING)], limit=limit
+        )
+        return [snapshot_from(document) async for document in cursor]
+
+    async def wake_later(self, snapshot_id: str, wake_at_ms: int) -> None:
+        """Look at an unsettled one again at `wake_at_ms`."""
+        await self._collection.update_one(
+            {"_id": snapshot_id, "settled": False}, {"$set": {"wake_at_ms": wake_at_ms}}
+        )
+
+
+def snapshot_from(document: Document) -> Snapshot:
+    """Return the snapshot that a document stores."""
+    fields: Document = {name: value for name, value in document.items() if name not in _BOOKKEEPING}
+    return Snapshot.model_validate(fields)
