@@ -84,12 +84,11 @@ class Guard:
         return not signal_group(self.group, 0)
 
     def end(self, stop_seconds: float) -> None:
-        """End the group: kindly for `stop_seconds`, unless `K` arrives, then by force."""
+        """End the group: kindly for `stop_seconds`, then by force."""
         deadline = time.monotonic() + stop_seconds
         signal_group(self.group, signal.SIGTERM)
         while not self.is_gone() and time.monotonic() < deadline:
-            if asked_to_kill(GROUP_CHECK_SECONDS):
-                break
+            time.sleep(GROUP_CHECK_SECONDS)
         self.kill()
 
     def kill(self) -> None:
@@ -97,17 +96,6 @@ class Guard:
         while not self.is_gone():
             signal_group(self.group, signal.SIGKILL)
             time.sleep(GROUP_CHECK_SECONDS)
-
-
-def asked_to_kill(seconds: float) -> bool:
-    """Return whether `K` arrives within the time; after end of file just wait."""
-    readable, _, _ = select.select([0], [], [], seconds)
-    if not readable:
-        return False
-    if os.read(0, 1) == b"K":
-        return True
-    time.sleep(seconds)
-    return False
 
 
 def watch(guard: Guard, starter_pid: int, wake: int) -> bool:

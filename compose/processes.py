@@ -129,9 +129,12 @@ class Child:
 
     async def kill(self) -> None:
         """End the group by SIGKILL at once, as a crash would."""
-        with suppress(BrokenPipeError, ValueError):  # it has ended, or has been told to
-            self._orders.write(b"K")
-        self._hang_up()
+        if self._orders.closed and self.is_running:  # it is being stopped, which takes too long
+            self._kill_group()
+        elif not self._orders.closed:
+            with suppress(BrokenPipeError):  # it has just ended
+                self._orders.write(b"K")
+            self._hang_up()
         await self._end(GUARDIAN_SECONDS)
 
     async def ended(self) -> int | None:

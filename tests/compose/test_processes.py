@@ -129,6 +129,19 @@ async def test_kill_waits_for_nothing(tmp_path: Path) -> None:
     assert not exists(child.pid)
 
 
+async def test_kill_cuts_a_stop_short(tmp_path: Path) -> None:
+    """A group that takes long to stop can be killed meanwhile; later kills change nothing."""
+    child = await started(shell(tmp_path / "log", DEAF_FAMILY, stop_seconds=600))
+    stopping = asyncio.create_task(child.stop())
+    await asyncio.sleep(0)
+
+    await child.kill()
+    await stopping
+    await child.kill()
+
+    assert not exists(child.pid)
+
+
 async def test_a_wrapper_that_ends_takes_its_children_along(tmp_path: Path) -> None:
     """Where the command itself ends, what it left behind is ended too."""
     child = await started(shell(tmp_path / "log", "sleep 600 & echo ready; exit 5"))
