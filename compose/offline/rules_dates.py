@@ -11,7 +11,8 @@ _NEAR = (
     (re.compile(r"(?i)\bday before yesterday\b|前天|前日|\bvorgestern\b|\banteayer\b"), -2),
     (re.compile(r"(?i)\byesterday\b|\blast night\b|昨[天日晚]|\bgestern\b|\bayer\b|\bontem\b"), -1),
     (re.compile(r"(?i)\btomorrow\b|明[天日晚]|\bmorgen\b|\bmañana\b|\bamanhã\b"), 1),
-    (re.compile(r"(?i)\btoday\b|\bthis (?:morning|afternoon|evening)\b|今[天日早晚]|\bheute\b|\bhoy\b"), 0),
+    (re.compile(r"(?i)\btoday\b|\bthis (?:morning|afternoon|evening)\b|今[天日早晚]"
+        r"|\bheute\b|\bhoy\b"), 0),
 )  # fmt: skip
 _AGO = re.compile(r"(?i)\b(\d{1,3}|a|one|two|three|four|five|six|seven) (day|week)s? ago\b")
 _AGO_CHINESE = re.compile(r"(\d{1,3}|[一二两三四五六七])个?(天|周|星期|礼拜)前")

@@ -1,6 +1,6 @@
 """What the rules find, before it is written in the answer's schema."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from schemas.memory import Relation
@@ -28,6 +28,18 @@ class Fact:
     """How sure the rule is."""
     valid_from: str | None = None
     """Since when, if said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stated:
+    """A fact, and where in its sentence it is said."""
+
+    fact: Fact
+    """What is stated."""
+    start: int
+    """Where the words begin."""
+    end: int
+    """Where they end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +103,7 @@ class Episode:
             "title": self.title,
             "summary": self.summary,
             "participants": list(self.participants),
-            **_grounds(self.grounds, holds="past", confidence=0.7, valid_from=self.day),
+            **_grounds(self.grounds, confidence=0.7, valid_from=self.day),
         }
 
 
@@ -107,7 +119,7 @@ class Procedure:
     """Where it was stated."""
     triggers: tuple[str, ...] = ()
     """When it applies, if said."""
-    tools: tuple[str, ...] = field(default=())
+    tools: tuple[str, ...] = ()
     """The commands it names."""
 
     def as_item(self) -> dict[str, Any]:

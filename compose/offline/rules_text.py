@@ -20,6 +20,7 @@ _UNREAD = (
     re.compile(r"```.*?(?:```|\Z)", re.DOTALL),
     re.compile(r"(?m)^[ \t]*>.*$"),
     re.compile(r"(?is)<([a-z][\w.-]*)(?:\s[^<>]*)?>.*?</\1\s*>"),
+    re.compile(r"(?i)</?[a-z][\w.-]*\s*/?>"),
 )
 _HANDED_OVER = re.compile(
     r"""(?imx)
@@ -34,11 +35,12 @@ _HANDED_OVER = re.compile(
 )
 _SENTENCE_END = re.compile(r"[.!?。！？；;…\n]+[\"'”’」』）)\]]*")
 _ABBREVIATION = re.compile(
-    r"(?:^|[\s(])(?:mr|mrs|ms|dr|st|prof|sr|sra|e\.g|i\.e|etc|vs|no|approx|a\.m|p\.m|[a-hj-z])$|^\s*\d{1,2}$",
+    r"(?:^|[\s(])(?:mr|mrs|ms|dr|st|prof|sr|sra|e\.g|i\.e|etc|vs|approx|a\.m|p\.m|[a-hj-z])$|^\s*\d{1,2}$",
     re.IGNORECASE,
 )
 _CHINESE = re.compile(r"[\u3400-\u9fff]")
-_QUOTED = re.compile(r"\"[^\"\n]{0,300}\"|“[^”\n]{0,300}”|「[^」\n]{0,300}」|«[^»\n]{0,300}»|(?<!\w)'[^'\n]{2,300}'(?!\w)|‘[^’\n]{2,300}’(?!\w)")  # fmt: skip
+_QUOTED = re.compile(r"\"[^\"\n]{0,300}\"|“[^”\n]{0,300}”|「[^」\n]{0,300}」"
+    r"|«[^»\n]{0,300}»|(?<!\w)'[^'\n]{2,300}'(?!\w)|‘[^’\n]{2,300}’(?!\w)")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,8 @@ def _ends_sentence(text: str, start: int, match: re.Match[str]) -> bool:
         return True
     if match.end() < len(text) and not text[match.end()].isspace():
         return False
+    if re.match(r"\s+[A-Z]", text[match.end() :]) and text[: match.start()].endswith("etc"):
+        return True
     return _ABBREVIATION.search(text[start : match.start()]) is None
 
 
