@@ -1,5 +1,6 @@
 """A Kafka seen past our own code: topics made, records appended raw, read back, and committed."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
@@ -28,9 +29,20 @@ async def new_topic(
                 )
             ]
         )
+        while topic not in await _topics_with_leaders(admin):  # noqa: ASYNC110 (far away)
+            await asyncio.sleep(0.05)
     finally:
         await admin.close()
     return topic
+
+
+async def _topics_with_leaders(admin: Any) -> set[str]:
+    described: list[dict[str, Any]] = await admin.describe_topics(None)
+    return {
+        each["topic"]
+        for each in described
+        if each["partitions"] and all(one["leader"] >= 0 for one in each["partitions"])
+    }
 
 
 async def append(

@@ -1,0 +1,323 @@
+"""The consumers of each stage as FastStream apps: settings and steps in, running subscribers out.
+
+FastStream reads and supervises; what to do with a record is the pool's and the step's. Nothing
+commits but the pool: FastStream's acknowledgements are off, aiokafka's auto-commit is off.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final, cast
+
+import structlog
+from aiokafka.errors import KafkaError
+from faststream import AckPolicy, FastStream
+from faststream.kafka import KafkaBroker
+
+from consumers.commits import PartitionConsumer
+from consumers.due import DueTimes
+from consumers.parsing import Record, incoming, raw_decoder, total_parser
+from consumers.pool import Pool, PoolLimits
+from consumers.reading import HoldingConsumer
+from pipeline.errors import BrokerUnavailableError, ConfigurationError
+from pipeline.ports import ServerTime, Step
+from pipeline.settings import KafkaSettings, Settings
+from producers.topics import check_topics
+from schemas.topics import (
+    GROUPS,
+    SNAPSHOT_READY,
+    SNAPSHOT_REPLAY,
+    TURN_RECORDED,
+    RetryTier,
+    Stage,
+    Topic,
+)
+
+SNAPSHOT_CONCURRENCY: Final = 16
+STEPS_PER_PERMIT: Final = 2
+"""Steps wait for a permit inside: while some do, others read and write."""
+FIRST_BACKOFF: Final = timedelta(milliseconds=500)
+LONGEST_BACKOFF: Final = timedelta(seconds=10)
+DISCONNECT_TIMEOUT: Final = timedelta(seconds=5)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """What one subscriber reads, and what becomes of it."""
+
+    name: str
+    """Part of its client's and instance's name: distinct within an installation."""
+    group: str
+    topics: tuple[Topic, ...]
+    step: Step
+    concurrency: int
+    is_serial_by_key: bool = False
+    due: DueTimes | None = None
+
+
+class ConsumerApp:
+    """The subscribers of one process, from waiting for Kafka to the last commit.
+
+    Concurrency: start, then stop, once each; stop may come while it is starting still.
+    """
+
+    def __init__(self, settings: KafkaSettings, subscriptions: Sequence[Subscription]) -> None:
+        _check(settings)
+        self._settings = settings
+        self._subscriptions = tuple(subscriptions)
+        self._broker: KafkaBroker | None = None
+        self._consumers: dict[str, Callable[[], PartitionConsumer | None]] = {}
+        self.pools = {each.name: self._pool(each) for each in subscriptions}
+        """By the subscription's name."""
+
+    async def start(self) -> None:
+        """Return when every subscriber has its partitions; wait for Kafka until then.
+
+        Raises:
+            ConfigurationError: A topic is missing or is not what we rely on.
+        """
+        failures = 0
+        while True:
+            try:
+                await self._start()
+            except (BrokerUnavailableError, KafkaError, OSError, TimeoutError) as error:
+                await self._disconnect()
+                backoff = min(FIRST_BACKOFF * 2 ** min(failures, 10), LONGEST_BACKOFF)
+                failures += 1
+                log.warning(
+                    "kafka_unreachable",
+                    bootstrap_servers=self._settings.bootstrap_servers,
+                    exception=type(error).__name__,
+                    again_in_seconds=backoff.total_seconds(),
+                    advice="start Kafka, or set AFTERTURN_KAFKA__BOOTSTRAP_SERVERS",
+                )
+                await asyncio.sleep(backoff.total_seconds())
+            else:
+                return
+
+    async def stop(self) -> None:
+        """Drain, commit and disconnect, each within its limit, whatever Kafka does."""
+        await self._drain()
+        await self._disconnect()
+
+    def faststream(self) -> FastStream:
+        """Return it as an app that `faststream run` can start; Kafka must be there by then."""
+        broker = self._broker = self._new_broker()
+        return FastStream(
+            broker,
+            logger=_faststream_log(),
+            on_startup=[partial(self._prepare, broker)],
+            on_shutdown=[self._drain],
+        )
+
+    async def _start(self) -> None:
+        broker = self._broker = self._new_broker()
+        seconds = self._settings.rebalance_timeout + self._settings.session_timeout
+        async with asyncio.timeout(seconds.total_seconds()):
+            await self._prepare(broker)
+            await broker.start()
+        log.info("consumers_started", subscriptions=[each.name for each in self._subscriptions])
+
+    async def _prepare(self, broker: KafkaBroker) -> None:
+        topics = [topic for each in self._subscriptions for topic in each.topics]
+        problems = await check_topics(self._settings, topics=topics)
+        if problems:
+            raise ConfigurationError("; ".join(problems))
+        await broker.connect()
+        config = broker.config.broker_config
+        config.builder = partial(_build, cast("partial[Any]", config.builder).keywords)
+        for pool in self.pools.values():
+            pool.start()
+
+    async def _drain(self) -> None:
+        await asyncio.gather(*(pool.stop() for pool in self.pools.values()))
+
+    async def _disconnect(self) -> None:
+        broker, self._broker = self._broker, None
+        if broker is None:
+            return
+        try:
+            async with asyncio.timeout(DISCONNECT_TIMEOUT.total_seconds()):
+                await broker.stop()
+        except (TimeoutError, KafkaError, OSError, ExceptionGroup) as error:
+            log.warning("consumers_abandoned", exception=type(error).__name__)
+            for each in self._subscriptions:
+                await _abandon(self._consumer(each.name))
+
+    def _new_broker(self) -> KafkaBroker:
+        settings = self._settings
+        broker = KafkaBroker(
+            settings.bootstrap_servers,
+            client_id="afterturn",
+            request_timeout_ms=_milliseconds(settings.request_timeout),
+            consumer_only=True,
+            allow_auto_create_topics=False,
+            graceful_timeout=1.0,
+            apply_types=False,
+            parser=total_parser,
+            decoder=raw_decoder,
+            logger=_faststream_log(),
+            log_level=logging.DEBUG,
+        )
+        for subscription in self._subscriptions:
+            self._subscribe(broker, subscription)
+        return broker
+
+    def _subscribe(self, broker: KafkaBroker, subscription: Subscription) -> None:
+        settings = self._settings
+        pool = self.pools[subscription.name]
+        subscriber = broker.subscriber(
+            *(topic.name for topic in subscription.topics),
+            group_id=subscription.group,
+            group_instance_id=(
+                f"{settings.instance_id}.{subscription.name}" if settings.instance_id else None
+            ),
+            auto_offset_reset="earliest",
+            ack_policy=AckPolicy.MANUAL,
+            no_reply=True,
+            max_poll_interval_ms=_milliseconds(settings.max_poll_interval),
+            session_timeout_ms=_milliseconds(settings.session_timeout),
+            heartbeat_interval_ms=_milliseconds(settings.heartbeat_interval),
+            rebalance_timeout_ms=_milliseconds(settings.rebalance_timeout),
+            listener=pool,
+            title=subscription.name,
+            description=f"What {subscription.group} reads.",
+        )
+        self._consumers[subscription.name] = lambda: cast(
+            "PartitionConsumer | None", subscriber.consumer
+        )
+
+        async def hand_over(record: Record) -> None:
+            pool.submit(incoming(record, group=subscription.group))
+
+        subscriber(hand_over)
+
+    def _consumer(self, name: str) -> PartitionConsumer | None:
+        consumer = self._consumers.get(name)
+        return None if consumer is None else consumer()
+
+    def _pool(self, subscription: Subscription) -> Pool:
+        return Pool(
+            subscription.step,
+            PoolLimits(
+                concurrency=subscription.concurrency,
+                drain_timeout=self._settings.drain_timeout,
+                commit_timeout=self._settings.request_timeout,
+                is_serial_by_key=subscription.is_serial_by_key,
+            ),
+            name=subscription.name,
+            consumer=partial(self._consumer, subscription.name),
+            due=subscription.due,
+        )
+
+
+def snapshot_app(settings: Settings, step: Step) -> ConsumerApp:
+    """Return what cuts sessions into snapshots; wake-ups of one session come one by one."""
+    return ConsumerApp(
+        settings.kafka,
+        [
+            Subscription(
+                name="snapshot",
+                group=GROUPS[Stage.SNAPSHOT],
+                topics=(TURN_RECORDED,),
+                step=step,
+                concurrency=SNAPSHOT_CONCURRENCY,
+                is_serial_by_key=True,
+            )
+        ],
+    )
+
+
+def extraction_app(
+    settings: Settings, step: Step, *, tiers: Sequence[RetryTier], server_time: ServerTime
+) -> ConsumerApp:
+    """Return what extracts snapshots: new ones, replayed ones, and from its tiers when due."""
+    concurrency = STEPS_PER_PERMIT * settings.extraction.permits
+    group = GROUPS[Stage.EXTRACTION]
+    return ConsumerApp(
+        settings.kafka,
+        [
+            Subscription(
+                name="extraction",
+                group=group,
+                topics=(SNAPSHOT_READY, SNAPSHOT_REPLAY),
+                step=step,
+                concurrency=concurrency,
+            ),
+            retry_subscription(
+                "extraction.retry",
+                group=group,
+                step=step,
+                tiers=tiers,
+                server_time=server_time,
+                concurrency=concurrency,
+            ),
+        ],
+    )
+
+
+def retry_subscription(
+    name: str,
+    *,
+    group: str,
+    step: Step,
+    tiers: Sequence[RetryTier],
+    server_time: ServerTime,
+    concurrency: int,
+) -> Subscription:
+    """Return the one subscriber over all retry tiers of a stage."""
+    return Subscription(
+        name=name,
+        group=f"{group}.retry",
+        topics=tuple(tier.topic for tier in tiers),
+        step=step,
+        concurrency=concurrency,
+        due=DueTimes(tiers, server_time),
+    )
+
+
+def _check(settings: KafkaSettings) -> None:
+    if settings.drain_timeout >= settings.rebalance_timeout:
+        raise ConfigurationError(
+            "AFTERTURN_KAFKA__DRAIN_TIMEOUT must be shorter than "
+            "AFTERTURN_KAFKA__REBALANCE_TIMEOUT: a member that drains longer is thrown out"
+        )
+    if 3 * settings.heartbeat_interval > settings.session_timeout:
+        raise ConfigurationError(
+            "AFTERTURN_KAFKA__HEARTBEAT_INTERVAL must be at most a third of "
+            "AFTERTURN_KAFKA__SESSION_TIMEOUT: else a lost heartbeat ends the membership"
+        )
+
+
+def _build(broker_options: dict[str, Any], **options: Any) -> HoldingConsumer:
+    """Build a subscriber's consumer under a client id of its own."""
+    own: dict[str, Any] = {"client_id": f"{options['client_id']}.{options['group_id']}"}
+    return HoldingConsumer(**broker_options | options | own)
+
+
+async def _abandon(consumer: Any) -> None:
+    """Cut the connections of a consumer that did not stop in time."""
+    if consumer is None:
+        return
+    consumer._closed = True
+    try:
+        async with asyncio.timeout(DISCONNECT_TIMEOUT.total_seconds()):
+            await consumer._client.close()
+    except (TimeoutError, KafkaError, OSError):
+        log.warning("consumer_not_disconnected")
+
+
+def _faststream_log() -> logging.Logger:
+    """Return a log of FastStream's errors; it warns of not creating topics, which we don't want."""
+    logger = logging.Logger("afterturn.faststream", logging.ERROR)  # noqa: LOG001 (process-wide else)
+    logger.parent = logging.getLogger()
+    return logger
+
+
+def _milliseconds(span: timedelta) -> int:
+    return int(span.total_seconds() * 1000)
