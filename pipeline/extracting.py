@@ -15,6 +15,7 @@ import structlog
 
 from pipeline.crash_points import CrashPoint, reached
 from pipeline.dead_letters import DeadLetters
+from pipeline.effective_time import effective_times
 from pipeline.errors import ConfigurationError, MessageError, MissingDocumentError
 from pipeline.failures import classify, is_infrastructure
 from pipeline.fates import ClaimLostError, Context, Fates
@@ -296,6 +297,7 @@ class ExtractionStep:
     async def _conclude(self, attempt: _Attempt, snapshot: Snapshot, turns: Sequence[Turn]) -> None:
         """E7 to E9: judge the items, fold what is accepted, settle."""
         extraction = attempt.extraction
+        times = effective_times(turn for turn in turns if turn.seq >= snapshot.first_seq)
         judgements: dict[int, Judgement] = {
             index: judge(
                 part=index,
@@ -306,6 +308,7 @@ class ExtractionStep:
                 extraction_id=extraction.extraction_id,
                 version=extraction.version,
                 ids=self._ids,
+                times=times,
             )
             for index, part in enumerate(extraction.parts)
             if part.reply is not None and part.state is PartState.ANSWERED
@@ -396,9 +399,7 @@ class ExtractionStep:
                     for index in live_parts(attempt.extraction)
                     if not waiting or attempt.extraction.parts[index].state is PartState.WAITING
                 ]
-                await self._give_up(
-                    attempt, last, parts, is_exhausted=disposition == "exhausted"
-                )
+                await self._give_up(attempt, last, parts, is_exhausted=disposition == "exhausted")
                 return True
 
     async def _shrink_or_bury(self, attempt: _Attempt, failure: Failure, part: int) -> None:

@@ -4,16 +4,26 @@ Prefix `AFTERTURN_`, groups joined by `__`: `AFTERTURN_MONGO__URI`. Nothing here
 by being 0; where there is no limit the value is none.
 """
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from schemas.topics import DELAYS
 
-Span = Annotated[timedelta, Field(gt=timedelta(0))]
-"""A positive span: ISO 8601 (`PT2M`) or seconds."""
+
+def _number_as_seconds(value: object) -> object:
+    """Return a plain number in text as one: an environment has only text."""
+    if isinstance(value, str):
+        with suppress(ValueError):
+            return float(value)
+    return value
+
+
+Span = Annotated[timedelta, BeforeValidator(_number_as_seconds), Field(gt=timedelta(0))]
+"""A positive span: seconds, or ISO 8601 (`PT2M`)."""
 
 
 class _Group(BaseModel):

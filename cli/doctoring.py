@@ -1,0 +1,149 @@
+"""`doctor`: whether this process could work here, and if not, where and what to do."""
+
+from dataclasses import dataclass
+from uuid import uuid4
+
+import openai
+import typer
+from pymongo.errors import DuplicateKeyError, PyMongoError
+
+from cli.environment import DATA_DIR, AsJson, DataDir, settings_for
+from cli.output import Output
+from cli.running import run
+from pipeline.errors import AfterturnError
+from pipeline.failures import action, classify
+from pipeline.settings import LLMSettings, Settings
+from pipeline.stores.indexes import INDEXES
+from pipeline.stores.mongo import SERVER_NOW_MS, Database, connect, database
+from producers.topics import check_topics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    is_well: bool
+    detail: str
+    """What was found, and where it is not well, what to do."""
+
+
+def register(application: typer.Typer) -> None:
+    """Add the command."""
+    application.command("doctor")(doctor)
+
+
+def doctor(*, data_dir: DataDir = DATA_DIR, as_json: AsJson = False) -> None:
+    """Look at MongoDB, Kafka and the model; say what is wrong and how to mend it."""
+    run(_doctor(settings_for(data_dir), Output(as_json=as_json)))
+
+
+async def _doctor(settings: Settings, output: Output) -> int:
+    findings: list[Finding] = []
+    for examine in (_mongo, _kafka, _model):
+        findings.append(await examine(settings))
+        sign = "well " if findings[-1].is_well else "WRONG"
+        output.say(f"{sign}  {findings[-1].name}: {findings[-1].detail}")
+    output.result(
+        {
+            "well": all(finding.is_well for finding in findings),
+            "findings": [
+                {"name": one.name, "well": one.is_well, "detail": one.detail} for one in findings
+            ],
+        }
+    )
+    return 0 if all(finding.is_well for finding in findings) else 1
+
+
+async def _mongo(settings: Settings) -> Finding:
+    client = connect(settings.mongo)
+    try:
+        problems = await _mongo_problems(database(client, settings.mongo))
+    except PyMongoError as error:
+        problems = [
+            f"it does not answer ({type(error).__name__}): start it, or name it in"
+            " AFTERTURN_MONGO__URI. Nothing can be recorded without it"
+        ]
+    finally:
+        await client.close()
+    return Finding(
+        name="MongoDB",
+        is_well=not problems,
+        detail="; ".join(problems) or f"database {settings.mongo.database}, all indexes there",
+    )
+
+
+async def _mongo_problems(db: Database) -> list[str]:
+    """Try what everything here relies on, in a collection of its own."""
+    problems: list[str] = []
+    scratch = db[f"doctor_{uuid4().hex[:8]}"]
+    try:
+        await scratch.insert_one({"_id": "one"})
+        try:
+            await scratch.insert_one({"_id": "one"})
+            problems.append("unique keys are not kept")
+        except DuplicateKeyError:
+            pass
+        await scratch.update_one({"_id": "one"}, [{"$set": {"lease": SERVER_NOW_MS}}])
+        late = await scratch.update_one(
+            {"_id": "one", "lease": {"$lte": 0}}, {"$set": {"taken": True}}
+        )
+        document = await scratch.find_one({"_id": "one"})
+        if late.matched_count or not isinstance((document or {}).get("lease"), int):
+            problems.append("server time in updates is wrong: leases would not hold")
+    finally:
+        await scratch.drop()
+    for collection, models in INDEXES.items():
+        there = set(await db[collection].index_information())
+        missing = {str(model.document["name"]) for model in models} - there
+        if missing:
+            problems.append(f"indexes missing in {collection}: run `./afterturn indexes apply`")
+    return problems
+
+
+async def _kafka(settings: Settings) -> Finding:
+    where = settings.kafka.bootstrap_servers
+    try:
+        problems = await check_topics(settings.kafka)
+    except AfterturnError as error:
+        problems = [str(error), "recording goes on without it, extraction waits"]
+    return Finding(
+        name=f"Kafka at {where}",
+        is_well=not problems,
+        detail="; ".join(problems) or "all topics are there as they should be",
+    )
+
+
+async def _model(settings: Settings) -> Finding:
+    llm = settings.llm
+    if llm.provider is None:
+        return Finding(
+            name="Model",
+            is_well=True,
+            detail=(
+                "none is configured: `up` and `demo` use the offline extractor, which picks"
+                " sentences by rules and is no language model. Set AFTERTURN_LLM__PROVIDER,"
+                " __MODEL and __API_KEY for a real one"
+            ),
+        )
+    name = f"Model {llm.model or '(not named)'} at {llm.base_url or llm.provider}"
+    problem = await _model_problem(llm)
+    return Finding(
+        name=name, is_well=problem is None, detail=problem or "it answers and takes the key"
+    )
+
+
+async def _model_problem(llm: LLMSettings) -> str | None:
+    """Ask for the list of models, which costs nothing."""
+    if not llm.model:
+        return "set AFTERTURN_LLM__MODEL"
+    key = llm.api_key.get_secret_value() if llm.api_key else "none"
+    client = openai.AsyncOpenAI(api_key=key, base_url=llm.base_url, max_retries=0, timeout=10)
+    try:
+        await client.models.list()
+    except openai.OpenAIError as error:
+        failure = classify(error)
+        return f"{failure.reason} ({failure.failure_class}): {action(failure)}"
+    finally:
+        await client.close()
+    return None

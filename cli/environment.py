@@ -1,0 +1,70 @@
+"""Where a command finds the system: the environment, else the `up` that runs on this machine."""
+
+import json
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from pydantic import SecretStr
+
+from compose.embedded import Services
+from pipeline.settings import Settings
+
+DATA_DIR: Final = Path(".afterturn")
+_ADDRESSES: Final = "services.json"
+
+DataDir = Annotated[
+    Path, typer.Option("--data-dir", help="Where `up` keeps its data on this machine.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object as the last line.")]
+
+
+def settings_for(data_dir: Path) -> Settings:
+    """Return the settings; servers that none names are those of the `up` on this directory."""
+    settings = Settings()
+    running = _running(data_dir)
+    if running is None:
+        return settings
+    return settings_on(settings, mongo_uri=running["mongo_uri"], kafka=running["kafka"])
+
+
+def settings_on(settings: Settings, *, mongo_uri: str, kafka: str) -> Settings:
+    """Return settings whose servers are these, save those the environment names."""
+    if "uri" not in settings.mongo.model_fields_set:
+        mongo = settings.mongo.model_copy(update={"uri": SecretStr(mongo_uri)})
+        settings = settings.model_copy(update={"mongo": mongo})
+    if "bootstrap_servers" not in settings.kafka.model_fields_set:
+        brokers = settings.kafka.model_copy(update={"bootstrap_servers": kafka})
+        settings = settings.model_copy(update={"kafka": brokers})
+    return settings
+
+
+@asynccontextmanager
+async def announced(data_dir: Path, services: Services) -> AsyncGenerator[None]:
+    """Let other commands on this machine find the embedded services while they run."""
+    path = data_dir / _ADDRESSES
+    path.write_text(
+        json.dumps(
+            {
+                "pid": os.getpid(),
+                "mongo_uri": services.mongo_uri,
+                "kafka": services.bootstrap_servers,
+            }
+        )
+    )
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _running(data_dir: Path) -> dict[str, str] | None:
+    """Return the addresses of a live `up`; one that was killed leaves a file that counts not."""
+    with suppress(OSError, ValueError, KeyError):
+        addresses = json.loads((data_dir / _ADDRESSES).read_text())
+        os.kill(int(addresses["pid"]), 0)
+        return {"mongo_uri": addresses["mongo_uri"], "kafka": addresses["kafka"]}
+    return None

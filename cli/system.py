@@ -1,0 +1,147 @@
+"""The parts of a running system, together in one process or each in its own."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import SecretStr
+
+from cli.environment import announced, settings_on
+from cli.output import Output
+from compose.embedded import embedded_services
+from compose.offline.server import MODEL as OFFLINE_MODEL
+from compose.offline.server import offline_extractor
+from consumers.apps import extraction_app, snapshot_app
+from consumers.running import Runnable
+from consumers.wiring import (
+    Installation,
+    configured_model,
+    extraction_step,
+    installation,
+    retry_tiers,
+    snapshot_step,
+    waker,
+)
+from pipeline.settings import Settings
+from pipeline.stores.indexes import apply_indexes
+from producers.topics import apply_topics
+from producers.waker import Waker
+from schemas.topics import Stage
+
+Role = Literal["waker", "snapshot", "extraction"]
+ROLES: Final[tuple[Role, ...]] = ("waker", "snapshot", "extraction")
+
+STOP_CAP: Final = timedelta(seconds=100)
+"""Within this a process has ended: what drains, drains for 60 s at most."""
+
+
+class WakerApp:
+    """The waker with a life of its own."""
+
+    def __init__(self, waker: Waker) -> None:
+        self._waker = waker
+        self._stopping = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to sweep."""
+        self._running = asyncio.create_task(self._waker.run(self._stopping), name="waker")
+
+    async def stop(self) -> None:
+        """End after the sweep that is going on."""
+        self._stopping.set()
+        if self._running is not None:
+            await self._running
+
+
+@asynccontextmanager
+async def apps_of(parts: Installation, roles: Sequence[Role]) -> AsyncGenerator[list[Runnable]]:
+    """Yield what runs the roles, ready to be started.
+
+    Raises:
+        ConfigurationError: Extraction is among them and no model is configured.
+    """
+    async with AsyncExitStack() as stack:
+        apps: list[Runnable] = []
+        if "waker" in roles:
+            apps.append(WakerApp(waker(parts)))
+        if "snapshot" in roles:
+            apps.append(snapshot_app(parts.settings, snapshot_step(parts)))
+        if "extraction" in roles:
+            model = await stack.enter_async_context(configured_model(parts.settings.llm))
+            apps.append(
+                extraction_app(
+                    parts.settings,
+                    extraction_step(parts, model),
+                    tiers=retry_tiers(parts.settings, Stage.EXTRACTION),
+                    server_time=parts.server_time,
+                )
+            )
+        yield apps
+
+
+@asynccontextmanager
+async def embedded(
+    data_dir: Path, settings: Settings, output: Output
+) -> AsyncGenerator[Installation]:
+    """Stand everything up that no setting names: servers, topics, indexes, offline extractor.
+
+    Raises:
+        ServiceError: One of the embedded services can't be started; the message says why.
+    """
+    async with AsyncExitStack() as stack:
+        output.say(f"Starting MongoDB and Kafka in {data_dir} ...")
+        services = await stack.enter_async_context(embedded_services(data_dir))
+        await stack.enter_async_context(announced(data_dir, services))
+        settings = settings_on(
+            settings, mongo_uri=services.mongo_uri, kafka=services.bootstrap_servers
+        )
+        settings = with_static_membership(settings)
+        if settings.llm.provider is None:
+            url = await stack.enter_async_context(offline_extractor())
+            settings = with_offline_extractor(settings, url)
+            output.say(
+                "No model is configured: the offline extractor answers. It picks sentences by"
+                " rules and is no language model."
+            )
+        await apply_topics(settings.kafka)
+        parts = await stack.enter_async_context(installation(settings))
+        await apply_indexes(parts.database)
+        yield parts
+
+
+@asynccontextmanager
+async def embedded_system(
+    data_dir: Path, settings: Settings, output: Output
+) -> AsyncGenerator[Installation]:
+    """Run the whole system in this process on embedded services."""
+    async with embedded(data_dir, settings, output) as parts, apps_of(parts, ROLES) as apps:
+        await asyncio.gather(*(app.start() for app in apps))
+        try:
+            yield parts
+        finally:
+            await asyncio.gather(*(app.stop() for app in apps))
+
+
+def with_static_membership(settings: Settings) -> Settings:
+    """Return settings under which a restart is no rebalance: the embedded broker needs that."""
+    if settings.kafka.instance_id is not None:
+        return settings
+    kafka = settings.kafka.model_copy(update={"instance_id": "embedded"})
+    return settings.model_copy(update={"kafka": kafka})
+
+
+def with_offline_extractor(settings: Settings, url: str) -> Settings:
+    """Return settings whose model is the offline extractor at an address."""
+    llm = settings.llm.model_copy(
+        update={
+            "provider": "openai_compatible",
+            "model": OFFLINE_MODEL,
+            "base_url": url,
+            "api_key": SecretStr("none"),
+        }
+    )
+    return settings.model_copy(update={"llm": llm})

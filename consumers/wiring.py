@@ -1,0 +1,223 @@
+"""The composition root of every process: settings in, working parts out. Nothing here decides."""
+
+import os
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+from uuid import uuid4
+
+from pipeline.clock import SystemClock
+from pipeline.cutting import Cutter, SnapshotStep
+from pipeline.dead_letters import DeadLetters
+from pipeline.extracting import ExtractionStep
+from pipeline.fates import Fates
+from pipeline.ids import OpaqueIds
+from pipeline.models.openai import OpenAIModel, model_from
+from pipeline.ports import Model
+from pipeline.refolding import Folder
+from pipeline.settings import LLMSettings, Settings
+from pipeline.stores.assertions import MongoAssertions
+from pipeline.stores.extractions import MongoExtractions
+from pipeline.stores.installation import installation_key
+from pipeline.stores.letters import MongoLetters
+from pipeline.stores.mongo import Database, MongoServerTime, connect, database
+from pipeline.stores.records import MongoRecords
+from pipeline.stores.sessions import MongoSessions
+from pipeline.stores.snapshots import MongoSnapshots
+from pipeline.stores.turns import MongoTurns
+from producers.publishing import KafkaPublisher
+from producers.recording import Recorder
+from producers.waker import OpenTurnsSweep, Sweep, UnsettledSnapshotsSweep, Waker
+from schemas.topics import DELAYS, RETRY_TIERS, RetryTier, Stage
+
+SWEEP_LIMIT: Final = 200
+"""What one sweep takes on at most; the next one goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """The parts that every process of an installation shares."""
+
+    settings: Settings
+    database: Database
+    ids: OpaqueIds
+    clock: SystemClock
+    server_time: MongoServerTime
+    publisher: KafkaPublisher
+    sessions: MongoSessions
+    turns: MongoTurns
+    snapshots: MongoSnapshots
+    extractions: MongoExtractions
+    assertions: MongoAssertions
+    records: MongoRecords
+    letters: MongoLetters
+    dead_letters: DeadLetters
+    folder: Folder
+    fates: Fates
+
+
+@asynccontextmanager
+async def installation(settings: Settings) -> AsyncGenerator[Installation]:
+    """Connect to MongoDB, and to Kafka when something is first published; close both at the end.
+
+    Raises:
+        pymongo.errors.PyMongoError: MongoDB does not answer.
+    """
+    client = connect(settings.mongo)
+    publisher = KafkaPublisher(settings.kafka)
+    try:
+        yield await _wired(settings, database(client, settings.mongo), publisher)
+    finally:
+        await publisher.stop()
+        await client.close()
+
+
+async def _wired(settings: Settings, database: Database, publisher: KafkaPublisher) -> Installation:
+    ids = OpaqueIds(await installation_key(database))
+    clock = SystemClock()
+    server_time = MongoServerTime(database)
+    letters = MongoLetters(database)
+    snapshots = MongoSnapshots(database)
+    extractions = MongoExtractions(database)
+    assertions = MongoAssertions(database)
+    records = MongoRecords(database)
+    dead_letters = DeadLetters(letters=letters, publisher=publisher, ids=ids, clock=clock)
+    return Installation(
+        settings=settings,
+        database=database,
+        ids=ids,
+        clock=clock,
+        server_time=server_time,
+        publisher=publisher,
+        sessions=MongoSessions(database, ids),
+        turns=MongoTurns(database),
+        snapshots=snapshots,
+        extractions=extractions,
+        assertions=assertions,
+        records=records,
+        letters=letters,
+        dead_letters=dead_letters,
+        folder=Folder(assertions, records, publisher, clock),
+        fates=Fates(
+            extractions=extractions,
+            snapshots=snapshots,
+            dead_letters=dead_letters,
+            publisher=publisher,
+            server_time=server_time,
+            clock=clock,
+            new_ticket=lambda: uuid4().hex,
+            tiers=retry_tiers(settings, Stage.EXTRACTION),
+            lost_after=settings.waker.lost_after,
+        ),
+    )
+
+
+def retry_tiers(settings: Settings, stage: Stage) -> tuple[RetryTier, ...]:
+    """Return the tiers of a stage with their delays as set."""
+    return tuple(
+        tier.model_copy(update={"delay": settings.retry.delays[name]})
+        for name, tier in zip(DELAYS, RETRY_TIERS[stage], strict=True)
+    )
+
+
+@asynccontextmanager
+async def recorder(parts: Installation) -> AsyncGenerator[Recorder]:
+    """Record turns; at the end, the wake-ups on their way are given their time."""
+    recording = Recorder(
+        sessions=parts.sessions,
+        turns=parts.turns,
+        publisher=parts.publisher,
+        ids=parts.ids,
+        clock=parts.clock,
+    )
+    try:
+        yield recording
+    finally:
+        await recording.drain()
+        await recording.stop()
+
+
+def waker(parts: Installation) -> Waker:
+    """Return what finds lost work of every stage."""
+    settings = parts.settings
+    return Waker(
+        [
+            Sweep(
+                name="open_turns",
+                run=OpenTurnsSweep(
+                    turns=parts.turns,
+                    publisher=parts.publisher,
+                    server_time=parts.server_time,
+                    settings=settings.snapshot,
+                    lost_after=settings.waker.lost_after,
+                ),
+            ),
+            Sweep(
+                name="unsettled_snapshots",
+                run=UnsettledSnapshotsSweep(
+                    snapshots=parts.snapshots,
+                    server_time=parts.server_time,
+                    resend=parts.fates.resend,
+                ),
+            ),
+            Sweep(name="unsent_fates", run=lambda: parts.fates.sweep_unsent(SWEEP_LIMIT)),
+            Sweep(name="dirty_slots", run=lambda: parts.folder.sweep_dirty(SWEEP_LIMIT)),
+            Sweep(
+                name="unannounced_records",
+                run=lambda: parts.folder.sweep_unannounced(SWEEP_LIMIT),
+            ),
+        ],
+        interval=settings.waker.interval,
+    )
+
+
+def snapshot_step(parts: Installation) -> SnapshotStep:
+    """Return the step of the snapshot consumers."""
+    cutter = Cutter(
+        sessions=parts.sessions,
+        turns=parts.turns,
+        snapshots=parts.snapshots,
+        publisher=parts.publisher,
+        server_time=parts.server_time,
+        ids=parts.ids,
+        settings=parts.settings.snapshot,
+        wake_after=parts.settings.waker.lost_after,
+    )
+    return SnapshotStep(cutter=cutter, undecodable=parts.dead_letters)
+
+
+def extraction_step(parts: Installation, model: Model) -> ExtractionStep:
+    """Return the step of the extraction consumers and of their retry tiers."""
+    return ExtractionStep(
+        extractions=parts.extractions,
+        snapshots=parts.snapshots,
+        turns=parts.turns,
+        model=model,
+        folder=parts.folder,
+        fates=parts.fates,
+        dead_letters=parts.dead_letters,
+        ids=parts.ids,
+        clock=parts.clock,
+        server_time=parts.server_time,
+        owner=f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}",
+        tiers=retry_tiers(parts.settings, Stage.EXTRACTION),
+        settings=parts.settings.extraction,
+        retry=parts.settings.retry,
+    )
+
+
+@asynccontextmanager
+async def configured_model(settings: LLMSettings) -> AsyncGenerator[OpenAIModel]:
+    """Make the configured model ready; close its connections at the end.
+
+    Raises:
+        ConfigurationError: None is configured, or not enough of it.
+    """
+    model = model_from(settings)
+    await model.prepare()
+    try:
+        yield model
+    finally:
+        await model.aclose()

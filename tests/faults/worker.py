@@ -1,0 +1,62 @@
+"""A process of the system for tests that kill it; the composition roots are the real ones."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from cli.system import ROLES, apps_of
+from consumers.running import run_until_signal
+from consumers.wiring import Installation, installation, recorder
+from pipeline.crash_points import CrashPoint, arm
+from pipeline.errors import RecordingUnavailableError
+from pipeline.logs import configure_logs
+from pipeline.models.openai import quiet_vendor_loggers
+from pipeline.settings import Settings
+from schemas.identity import SessionIdentity
+
+Said = tuple[SessionIdentity, str]
+"""Who says what; the place in the list is its idempotency key."""
+
+
+def work(
+    environment: dict[str, str],
+    log_file: Path,
+    crash_at: CrashPoint | None,
+    said: Sequence[Said],
+    *,
+    closes: bool,
+) -> None:
+    """Record what was said, then run every role until killed; die at a point if one is named."""
+    descriptor = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(descriptor, 2)
+    os.environ.update(environment)
+    if crash_at is not None:
+        arm(crash_at)
+    configure_logs("info")
+    quiet_vendor_loggers()
+    asyncio.run(_work(said, closes=closes))
+
+
+async def _work(said: Sequence[Said], *, closes: bool) -> None:
+    async with installation(Settings()) as parts, apps_of(parts, ROLES) as apps:
+        recording = asyncio.create_task(_record(parts, said, closes=closes))
+        await run_until_signal(apps, cap=timedelta(seconds=30))
+        await recording
+
+
+async def _record(parts: Installation, said: Sequence[Said], *, closes: bool) -> None:
+    async with recorder(parts) as recording:
+        for number, (identity, content) in enumerate(said):
+            draft = {"role": "user", "content": content, "idempotency_key": f"turn {number}"}
+            while True:
+                try:
+                    await recording.record(identity, draft)
+                except RecordingUnavailableError:
+                    await asyncio.sleep(0.1)
+                else:
+                    break
+        if closes:
+            for identity in {identity.session_id: identity for identity, _ in said}.values():
+                await recording.close(identity)

@@ -1,0 +1,42 @@
+"""What an operator writes into the environment."""
+
+from datetime import timedelta
+
+import pytest
+from pydantic import ValidationError
+
+from pipeline.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("text", "span"),
+    [("90", 90), ("0.5", 0.5), ("PT2M", 120), ("00:01:30", 90)],
+)
+def test_a_span_is_seconds_or_iso_8601(
+    text: str, span: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AFTERTURN_SNAPSHOT__STALE", text)
+
+    assert Settings().snapshot.stale == timedelta(seconds=span)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "soon"])
+def test_a_span_that_is_none_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AFTERTURN_SNAPSHOT__STALE", text)
+
+    with pytest.raises(ValidationError):
+        Settings()
+
+
+def test_a_misspelt_group_member_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AFTERTURN_MONGO__URL", "mongodb://x")
+
+    with pytest.raises(ValidationError):
+        Settings()
+
+
+def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AFTERTURN_LLM__API_KEY", "sk-planted")
+    monkeypatch.setenv("AFTERTURN_MONGO__URI", "mongodb://u:planted@h")
+
+    assert "planted" not in repr(Settings())
