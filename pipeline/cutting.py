@@ -123,17 +123,19 @@ def _due_reason(
 
 
 def _tile_ends(turns: Sequence[OpenTurn], settings: SnapshotSettings) -> Iterable[int]:
+    """Yield the last seq of each tile, each as large as may be."""
+    last_seq: int | None = None
     count = tokens = 0
-    for turn, following in zip(turns, [*turns[1:], None], strict=True):
+    for turn in turns:
+        is_full = count == settings.max_messages or tokens + turn.tokens > settings.max_tokens
+        if last_seq is not None and is_full:
+            yield last_seq
+            count = tokens = 0
         count += 1
         tokens += turn.tokens
-        if (
-            following is None
-            or count == settings.max_messages
-            or tokens + following.tokens > settings.max_tokens
-        ):
-            yield turn.seq
-            count = tokens = 0
+        last_seq = turn.seq
+    if last_seq is not None:
+        yield last_seq
 
 
 def missing(turns: Iterable[OpenTurn], first_seq: int) -> Iterator[int]:

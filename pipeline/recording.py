@@ -287,9 +287,10 @@ def _problem(details: "ErrorDetails") -> Problem:
 
 def _field(place: tuple[int | str, ...]) -> str:
     """Return a place by declared names and positions: `metadata`, `tool_calls.0.name`."""
-    depth = 3 if place[:1] == ("tool_calls",) else 1
-    known: list[str] = []
-    for part in place[:depth]:
+    if not place or place[0] not in _NAMES:
+        return ""
+    known = [str(place[0])]
+    for part in place[1:3] if place[0] == "tool_calls" else ():
         if isinstance(part, str) and part not in _NAMES:
             break
         known.append(str(part))
