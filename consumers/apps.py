@@ -20,7 +20,7 @@ from faststream.kafka import KafkaBroker
 from consumers.commits import PartitionConsumer
 from consumers.due import DueTimes
 from consumers.parsing import Record, incoming, raw_decoder, total_parser
-from consumers.pool import Pool, PoolLimits
+from consumers.pool import CANCEL_TIMEOUT, Pool, PoolLimits
 from consumers.reading import HoldingConsumer
 from pipeline.errors import BrokerUnavailableError, ConfigurationError
 from pipeline.ports import ServerTime, Step
@@ -74,6 +74,12 @@ class ConsumerApp:
         self._consumers: dict[str, Callable[[], PartitionConsumer | None]] = {}
         self.pools = {each.name: self._pool(each) for each in subscriptions}
         """By the subscription's name."""
+
+    @property
+    def longest_stop(self) -> timedelta:
+        """How long `stop` may take when nothing answers: less than what ends the process."""
+        commits = 2 * self._settings.request_timeout  # the one under way and the last one
+        return self._settings.drain_timeout + CANCEL_TIMEOUT + commits + 2 * DISCONNECT_TIMEOUT
 
     async def start(self) -> None:
         """Return when every subscriber has its partitions; wait for Kafka until then.
