@@ -1,11 +1,13 @@
 """What an operator writes into the environment."""
 
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from pipeline.settings import Settings
+from tests.settings_page import page
 
 
 @pytest.mark.parametrize(
@@ -40,3 +42,9 @@ def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AFTERTURN_MONGO__URI", "mongodb://u:planted@h")
 
     assert "planted" not in repr(Settings())
+
+
+def test_the_settings_page_is_what_the_settings_are() -> None:
+    written = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
+
+    assert written == page(), "python -m tests.settings_page > docs/settings.md"
