@@ -189,7 +189,7 @@ class Recorder:
         if lane.state is None or now - lane.read_at > STATE_AGE_SECONDS:
             state = await self._sessions.open(whose)
             if lane.state is None or lane.state.session != state.session:
-                lane.last_seq = None
+                lane.last_seq = 0 if state.is_new else None
             lane.state = state
             lane.read_at = now
         return lane.state

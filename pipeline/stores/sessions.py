@@ -1,6 +1,7 @@
 """What turns can't say of a session, on MongoDB."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from pymongo.errors import DuplicateKeyError
@@ -27,10 +28,12 @@ class MongoSessions:
             document = await self._collection.find_one({"_id": root})
             if document is not None:
                 return _state(document)
+            made = self._new(root, identity)
             try:
-                await self._collection.insert_one(self._new(root, identity))
+                await self._collection.insert_one(made)
             except DuplicateKeyError:
                 continue
+            return replace(_state(made), is_new=True)
 
     async def by_key(self, session: str) -> SessionState | None:
         """Return the session of an opaque key, if it is the present incarnation."""
