@@ -7,7 +7,7 @@ import typer
 from pydantic import ValidationError
 from pymongo.errors import PyMongoError
 
-from cli import checking, demonstrating, doctoring, importing, serving, status
+from cli import bench, checking, demonstrating, doctoring, importing, serving, status
 from compose.errors import ServiceError
 from pipeline.errors import AfterturnError
 
@@ -18,7 +18,7 @@ application = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for module in (demonstrating, serving, importing, checking, doctoring, status):
+for module in (demonstrating, serving, importing, checking, doctoring, status, bench):
     module.register(application)
 
 

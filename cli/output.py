@@ -19,6 +19,10 @@ class Output:
         """Write a line for people."""
         print(line, file=self._prose, flush=True)
 
+    def step(self, line: str) -> None:
+        """Say what is being done now."""
+        self.say(f"  {line} ...")
+
     def progress(self, line: str) -> None:
         """Overwrite the progress line on a terminal; elsewhere say nothing."""
         if sys.stderr.isatty():

@@ -15,7 +15,7 @@ from pipeline.extracting import ExtractionStep
 from pipeline.fates import Fates
 from pipeline.ids import OpaqueIds
 from pipeline.models.openai import OpenAIModel, model_from
-from pipeline.ports import Model
+from pipeline.ports import Model, Publisher
 from pipeline.refolding import Folder
 from pipeline.settings import LLMSettings, Settings
 from pipeline.stores.assertions import MongoAssertions
@@ -45,7 +45,7 @@ class Installation:
     ids: OpaqueIds
     clock: SystemClock
     server_time: MongoServerTime
-    publisher: KafkaPublisher
+    publisher: Publisher
     sessions: MongoSessions
     turns: MongoTurns
     snapshots: MongoSnapshots
@@ -68,13 +68,14 @@ async def installation(settings: Settings) -> AsyncGenerator[Installation]:
     client = connect(settings.mongo)
     publisher = KafkaPublisher(settings.kafka)
     try:
-        yield await _wired(settings, database(client, settings.mongo), publisher)
+        yield await wire(settings, database(client, settings.mongo), publisher)
     finally:
         await publisher.stop()
         await client.close()
 
 
-async def _wired(settings: Settings, database: Database, publisher: KafkaPublisher) -> Installation:
+async def wire(settings: Settings, database: Database, publisher: Publisher) -> Installation:
+    """Return the parts on connections that the caller closes."""
     ids = OpaqueIds(await installation_key(database))
     clock = SystemClock()
     server_time = MongoServerTime(database)

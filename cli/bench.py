@@ -1,0 +1,50 @@
+"""`bench NAME`: a figure beside its yardstick, in one run on the same servers."""
+
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import typer
+
+from benchmarks import cpu, extraction, latency, record
+from cli.environment import AsJson
+from cli.output import Output
+from cli.running import run
+from cli.system import embedded
+from pipeline.logs import configure_logs
+from pipeline.settings import Settings
+
+Name = Literal["record", "extraction", "cpu", "latency"]
+_BENCHMARKS: Final[dict[Name, Any]] = {
+    "record": record,
+    "extraction": extraction,
+    "cpu": cpu,
+    "latency": latency,
+}
+
+
+def register(application: typer.Typer) -> None:
+    """Add the command."""
+    application.command("bench")(bench)
+
+
+def bench(name: Annotated[Name, typer.Argument()], *, as_json: AsJson = False) -> None:
+    """Measure a figure on embedded services, or on the servers the environment names."""
+    run(_bench(name, Output(as_json=as_json)))
+
+
+async def _bench(name: Name, output: Output) -> int:
+    configure_logs("error")
+    with tempfile.TemporaryDirectory(prefix="afterturn-bench-") as place:
+        async with embedded(Path(place), Settings(), output) as parts:
+            figures = await _BENCHMARKS[name].run(parts, output.step)
+    for figure in figures:
+        beside = (
+            f"{figure.ours:.2f} {figure.unit}"
+            if figure.ratio is None
+            else f"{figure.ours:.2f} against {figure.yardstick:.2f} {figure.unit}:"
+            f" {figure.ratio:.2f} ×"
+        )
+        output.say(f"{figure.name}: {beside} (goal {figure.goal})")
+    output.result({"bench": name, "figures": [figure.as_json() for figure in figures]})
+    return 0
