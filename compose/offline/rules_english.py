@@ -349,8 +349,8 @@ def _readings(predicate: str, cues: _Cues) -> Iterator[tuple[str, Relation | Non
         if preposition is not None and not new.startswith(preposition.group()):
             new = preposition.group() + new
         yield (re.sub(r"^does $", "", head) + new), Relation.CORRECTS, False
-    elif (over := re.match(r"no longer (?P<rest>.+)", predicate)) is not None:
-        yield over["rest"], Relation.ENDED, False
+    elif (over := re.match(r"(?P<be>is |has )?no longer (?P<rest>.+)", predicate)) is not None:
+        yield (over["be"] or "") + over["rest"], Relation.ENDED, False
     elif _OVER.search(predicate) and (
         over := re.match(r"(?:(?P<is>is)|does) not (?P<verb>\w+)(?P<rest>.*)", predicate)
     ):

@@ -1,6 +1,7 @@
 """Ways of doing something, where the user lays out the steps."""
 
 import re
+from collections.abc import Iterator
 
 from compose.offline.rules_items import Grounded, Procedure
 from compose.offline.rules_text import BARRED
@@ -10,10 +11,11 @@ _LIST_LINE = (
 )
 _ANY_LINE = _LIST_LINE.replace("(?P<step>", "(?:")
 _LISTED = re.compile(
-    rf"(?m)^(?P<head>[^\n]{{3,160}})\n+(?P<steps>(?:{_ANY_LINE}(?:\n+|\Z)){{2,20}})"
+    rf"(?m)^(?P<head>[^\n]{{3,160}})\n{{1,3}}(?P<steps>(?:{_ANY_LINE}(?:\n{{1,3}}|\Z)){{2,20}})"
 )
 _INLINE_LIST = re.compile(
-    r"(?P<head>[^\n.!?。]{3,120}?[:：])\s*(?P<steps>1[.)、]\s*\S.*?(?:[;；,，.。]?\s*[2-9][.)、]\s*\S.*?)+)(?=\n|$)"
+    r"(?P<head>[^\n.!?。]{3,120}?[:：])[ \t]*"
+    r"(?P<steps>1[.)、][ \t]*\S.*?(?:[;；,，.。]?[ \t]*[2-9][.)、][ \t]*\S.*?)+)(?=\n|$)"
 )
 _STEP = re.compile(rf"(?m)^{_LIST_LINE}$")
 _HOW_TO = re.compile(
@@ -42,10 +44,14 @@ _ENGLISH = re.compile(
     """
 )
 _CHINESE = re.compile(
-    r"(?P<quote>(?P<goal>[^\n。！？，,：:]{2,40}?)(?:的?(?:步骤|流程|方法|做法)(?:是|如下)?|时|的时候|之前|前|，?要|需要)?\s*[：:，,]?\s*"
-    r"(?P<steps>(?:我们?|先)?(?:首先|第一步|先)[^\n]{2,200}?(?:然后|接着|再|第二步"
-    r"|之后)[^\n]{2,200}?))(?=[。！]?\s*(?:\n|$)|[。！](?!\s*(?:然后|接着|再|最后"
-    r"|第))) ".rstrip()
+    r"""(?x)
+    (?P<quote>
+      (?P<goal>[^\n。！？，,：:]{2,40}?)
+      (?:的?(?:步骤|流程|方法|做法)(?:是|如下)?|时|的时候|之前|前|，?要|需要)? \s* [：:，,]? \s*
+      (?P<steps> (?:我们?|先)? (?:首先|第一步|先) [^\n]{2,200}?
+        (?:然后|接着|再|第二步|之后) [^\n]{2,200}? )
+    ) (?= [。！]?\s*(?:\n|$) | [。！](?!\s*(?:然后|接着|再|最后|第)) )
+    """
 )
 _ENGLISH_STEP = re.compile(
     r"(?i)(?:^|[,.;]\s*|\s+)(?:and\s+)?(?:first(?:ly)?|then|next|after that|finally|lastly)\b,?\s*"
@@ -53,6 +59,7 @@ _ENGLISH_STEP = re.compile(
 _CHINESE_STEP = re.compile(
     r"[，,；;。]?\s*(?:首先|第[一二三四五六七八九十]步|然后|接着|之后|最后|先|再)[，,：:]?"
 )
+_FIRST = re.compile(r"(?i)\bfirst\b|先|第一步")
 _FEWEST_STEPS = 2
 _LONGEST = 1900
 
@@ -71,12 +78,18 @@ def procedures_in(seq: int, content: str, text: str) -> list[Procedure]:
             procedure = _listed(seq, content, text, match)
             if procedure is not None:
                 found.append(procedure)
-    if not found:
-        for match in (*_ENGLISH.finditer(text), *_CHINESE.finditer(text)):
-            procedure = _narrated(seq, content, text, match)
-            if procedure is not None:
-                found.append(procedure)
-    return found
+    return found or list(_narrations(seq, content, text))
+
+
+def _narrations(seq: int, content: str, text: str) -> Iterator[Procedure]:
+    for line in re.finditer(r"[^\n]+", text):
+        if line.end() - line.start() > _LONGEST or _FIRST.search(line.group()) is None:
+            continue
+        for pattern in (_ENGLISH, _CHINESE):
+            for match in pattern.finditer(text, line.start(), line.end()):
+                procedure = _narrated(seq, content, text, match)
+                if procedure is not None:
+                    yield procedure
 
 
 def _listed(seq: int, content: str, text: str, match: re.Match[str]) -> Procedure | None:

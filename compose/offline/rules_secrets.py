@@ -29,10 +29,12 @@ _NAMED = re.compile(
     """
 )
 _SHAPED = (
-    re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:.|\n)*?(?:-----END[^\n]*|\Z)"),
-    re.compile(r"(?i)\b[a-z][a-z0-9+.-]*://[^\s/:@]+:[^\s/@]+@\S+"),
-    re.compile(r"(?i)\bbearer\s+[A-Za-z0-9._~+/=-]{12,}"),
-    re.compile(r"[sprSPR][kK][-_](?=[A-Za-z0-9_-]{0,200}[0-9])[A-Za-z0-9_-]{12,}"),
+    re.compile(
+        r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[^-]|-(?!----END))*+(?:-----END[^\n]*)?"
+    ),
+    re.compile(r"(?i)\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@]{1,200}:[^\s/@]{1,400}@\S{1,400}"),
+    re.compile(r"(?i)\bbearer[ \t]{1,4}[A-Za-z0-9._~+/=-]{12,}"),
+    re.compile(r"[sprSPR][kK][-_](?=[A-Za-z_-]{0,200}[0-9])[A-Za-z0-9_-]{12,}"),
     re.compile(r"(?:gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|hf_|npm_|pypi-|dop_v1_)\w[\w-]{8,}"),
     re.compile(r"(?:AKIA|ASIA|AIza)[0-9A-Za-z_-]{12,}"),
     re.compile(r"eyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)?"),

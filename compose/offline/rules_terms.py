@@ -10,7 +10,7 @@ from schemas.memory import Relation
 # ruff: noqa: E501 - a pattern is one line of a table
 
 _QUOTE = "[\"'“”‘’「」『』]"
-_TERM = rf"{_QUOTE}?(?P<term>[\w][\w /.+&-]{{0,40}}?){_QUOTE}?"
+_TERM = rf"(?:(?i:an?|the) )?{_QUOTE}?(?P<term>[\w][\w /.+&-]{{0,40}}?){_QUOTE}?"
 _MEANING = r"(?P<meaning>[^;]{3,300})"
 
 _ENGLISH: Sequence[tuple[re.Pattern[str], bool]] = tuple(

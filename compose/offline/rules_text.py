@@ -17,14 +17,13 @@ LONGEST_SENTENCE = 600
 """A longer one is no talk: it is pasted, and not read."""
 
 _UNREAD = (
-    re.compile(r"```.*?(?:```|\Z)", re.DOTALL),
+    re.compile(r"```(?:[^`]|`(?!``))*+(?:```)?"),
     re.compile(r"(?m)^[ \t]*>.*$"),
-    re.compile(r"(?is)<([a-z][\w.-]*)(?:\s[^<>]*)?>.*?</\1\s*>"),
-    re.compile(r"(?i)</?[a-z][\w.-]*\s*/?>"),
 )
+_TAG = re.compile(r"<(?P<close>/?)(?P<name>[A-Za-z][\w.-]{0,60})(?:\s[^<>\n]{0,200})?>")
 _HANDED_OVER = re.compile(
     r"""(?imx)
-    (?: ^\s* | [.!?。！？,，]\s* | \b(?:please|you|help\ me|me)\s+ | 请 | 帮我 | 帮忙 )
+    (?: ^[ \t]* | [.!?。！？,，][ \t]* | \b(?:please|you|help\ me|me)\s+ | 请 | 帮我 | 帮忙 )
     (?: (?:translate|summari[sz]e|proofread|rewrite|rephrase|paraphrase|edit|polish|improve|shorten
         |correct|fix|check|classify|analy[sz]e|complete|continue|write|draft|compose|role-?play
         |act\ as|pretend|imagine|suppose|übersetz\w*|traduc\w*|traduz\w*|schreib\w*|escrib\w*)\b
@@ -77,15 +76,30 @@ class Clause:
 
 def readable(content: str) -> str:
     """Return the turn's text, of the same length, without what must not be read."""
-    text = content
+    text = list(content)
     for start, end in secret_spans(content):
-        text = _blank(text, start, end, BARRED)
-    for pattern in _UNREAD:
-        for match in pattern.finditer(content):
-            text = _blank(text, *match.span(), "\n")
+        text[start:end] = BARRED * (end - start)
+    unread = [match.span() for pattern in _UNREAD for match in pattern.finditer(content)]
     if (handed := _HANDED_OVER.search(content)) is not None:
-        text = _blank(text, handed.start(), len(content), "\n")
-    return text
+        unread.append((handed.start(), len(content)))
+    for start, end in (*unread, *_tagged_spans(content)):
+        text[start:end] = "\n" * (end - start)
+    return "".join(text)
+
+
+def _tagged_spans(content: str) -> Iterator[tuple[int, int]]:
+    """Yield where markup is, with what stands between an opening tag and its closing one."""
+    opened: dict[str, int] = {}
+    for tag in _TAG.finditer(content):
+        name = tag["name"].lower()
+        if not tag["close"]:
+            opened.setdefault(name, tag.start())
+            yield tag.span()
+        elif (start := opened.pop(name, None)) is not None:
+            yield start, tag.end()
+            opened = {other: place for other, place in opened.items() if place < start}
+        else:
+            yield tag.span()
 
 
 def sentences(text: str) -> Iterator[Sentence]:
@@ -142,7 +156,3 @@ def _clause(text: str, start: int, end: int) -> Iterator[Clause]:
     stripped = words.strip(" \t,，.!。！;；、~～")
     if stripped:
         yield Clause(start=start + words.index(stripped), text=stripped)
-
-
-def _blank(text: str, start: int, end: int, filler: str) -> str:
-    return text[:start] + filler * (end - start) + text[end:]
