@@ -27,6 +27,7 @@ class FailureClass(StrEnum):
     INVALID_OUTPUT = "content.invalid_output"
     TOO_SLOW = "content.too_slow"
     MODEL_UNKNOWN = "config.model_unknown"
+    PARAMETER_UNKNOWN = "config.parameter_unknown"
     UNCLASSIFIED = "bug.unclassified"
     CRASH_LOOP = "bug.crash_loop"
     FATE_UNWRITTEN = "infra.fate_unwritten"

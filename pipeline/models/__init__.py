@@ -1,0 +1,1 @@
+"""The models that read conversations, behind the port `Model`."""
