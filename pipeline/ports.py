@@ -61,29 +61,40 @@ class SessionState:
     """What turns can't say of a session."""
 
     identity: SessionIdentity
+    """As it was when the session was new."""
     session: str
     incarnation: int
-    is_closed: bool
+    gaps: Mapping[int, int]
+    """Seqs that were found missing, and the server time of the first look, in ms."""
+    is_new: bool = False
+    """This very call has made it, so it has no turns yet."""
 
 
 class Sessions(Protocol):
     """Sessions by identity and by opaque key."""
 
     async def open(self, identity: SessionIdentity) -> SessionState:
-        """Return the session, made where it is new. Idempotent."""
+        """Return the session, made where it is new. Idempotent; several commands."""
         ...
 
     async def by_key(self, session: str) -> SessionState | None:
         """Return the session of an opaque key, if it is the present incarnation."""
         ...
 
-    async def close(self, session: str) -> None:
-        """Mark it closed: what is open in it is due at once. A later turn opens it again."""
+    async def note_gap(self, session: str, seqs: Sequence[int], now_ms: int) -> None:
+        """Remember since when turns are missing; the first note of each stands. Idempotent."""
         ...
 
-    async def reopen(self, session: str) -> None:
-        """Take the mark away."""
-        ...
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTurn:
+    """What cutting needs of an open turn; its words stay where they are."""
+
+    seq: int
+    tokens: int
+    recorded_at: datetime
+    closes: bool = False
+    """The session was closed when this was its newest turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,19 +104,31 @@ class OpenSession:
     session: str
     turns: int
     tokens: int
+    oldest_seq: int
+    newest_seq: int
     oldest_recorded_at: datetime
     newest_recorded_at: datetime
-    newest_seq: int
+    is_closed: bool
+    """One of them closes the session."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdempotencyKey:
+    """The caller's name for one turn of a session, and a keyed hash of what that turn said."""
+
+    key: str
+    body: str
 
 
 class Turns(Protocol):
     """The turns, and which of them are open."""
 
-    async def insert(self, turn: Turn, *, idempotency_key: str | None) -> None:
+    async def insert(self, turn: Turn, *, idempotency: IdempotencyKey | None) -> None:
         """Store it as open.
 
         Raises:
-            pymongo.errors.DuplicateKeyError: `keyPattern` names seq or the idempotency key.
+            pymongo.errors.DuplicateKeyError: `keyPattern` names the idempotency key, or else the
+                place is taken.
         """
         ...
 
@@ -113,16 +136,23 @@ class Turns(Protocol):
         """Return the newest seq by majority read, 0 where there is none."""
         ...
 
-    async def by_idempotency_key(self, session: str, key: str) -> Turn | None:
-        """Return the turn recorded under a key."""
+    async def by_idempotency_key(self, session: str, key: str) -> tuple[Turn, str] | None:
+        """Return the turn recorded under a key, by majority read, and the hash of its body."""
         ...
 
     async def read(self, session: str, first_seq: int, last_seq: int) -> list[Turn]:
         """Return the turns of a range, by seq; missing ones are missing."""
         ...
 
-    async def open_turns(self, session: str) -> list[Turn]:
+    async def open_turns(self, session: str) -> list[OpenTurn]:
         """Return the open turns of a session, by seq."""
+        ...
+
+    async def mark_closing(self, session: str, seq: int) -> None:
+        """Mark a turn as the last of what was said: if it is open, all that is open is due.
+
+        Idempotent. A later turn needs no mark taken away: once this one is cut, it is cut.
+        """
         ...
 
     async def clear_open(self, session: str, first_seq: int, last_seq: int) -> int:
@@ -147,6 +177,10 @@ class Snapshots(Protocol):
 
     async def last(self, session: str) -> Snapshot | None:
         """Return the one that ends a session's tiling so far."""
+        ...
+
+    async def covering(self, session: str, seq: int) -> list[Snapshot]:
+        """Return those that end at `seq` or later, in the order of the session."""
         ...
 
     async def get(self, snapshot_id: str) -> Snapshot | None:
@@ -313,7 +347,8 @@ class Records(Protocol):
     async def mark_dirty(self, slots: Sequence[SlotKey]) -> None:
         """Raise each `rev` and mark it to be folded; makes shells where there is none.
 
-        Because the mark raises `rev`, a fold that read before it can't store after it.
+        Because the mark raises `rev`, a fold that read before it can't store after it. Each slot
+        at most once; not atomic over several.
         """
         ...
 
@@ -321,20 +356,25 @@ class Records(Protocol):
         """Return one, from the primary."""
         ...
 
-    async def store(self, record: Record, *, read_rev: int, changed: bool) -> bool:
-        """Store a fold where `rev` is still `read_rev`, raise it and clear the dirty mark.
+    async def store(self, record: Record, *, read_rev: int, changed: bool, ends_mark: bool) -> bool:
+        """Store a fold where `rev` is still `read_rev`, and raise it; false if somebody was faster.
 
-        `changed` marks it as to be announced and its embedding as pending. Returns false if
-        somebody was faster.
+        Args:
+            record: Its subject and runs are stored; what else it has belongs to its slot.
+            read_rev: What `rev` was before the assertions were read.
+            changed: Whether it is to be announced and embedded anew.
+            ends_mark: Whether the caller marked the slot and has done what it marked it for. The
+                slot is clean with the last mark ended. Marks so old that their writers must be
+                dead are ended by any fold.
         """
         ...
 
     async def dirty(self, limit: int) -> list[str]:
-        """Return slots that wait for a fold."""
+        """Return marked slots, the oldest marks first."""
         ...
 
     async def unannounced(self, limit: int) -> list[Record]:
-        """Return changed records whose event is not acknowledged yet."""
+        """Return changed records whose event is not acknowledged yet, the oldest first."""
         ...
 
     async def mark_announced(self, record_id: str, rev: int) -> None:

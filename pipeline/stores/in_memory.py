@@ -1,0 +1,133 @@
+"""Twins of the stores a fold needs, in memory: the same contract without a server.
+
+Each method runs without giving way, so it is as atomic as the one command it stands for.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pipeline.ports import SlotKey
+from pipeline.stores.records import MARK_GRACE
+from schemas.assertion import Assertion
+from schemas.record import Record
+
+
+class MemoryAssertions:
+    """Port `Assertions`."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Assertion] = {}
+
+    async def write(self, assertions: Sequence[Assertion]) -> None:
+        """Store those that are new. Idempotent by their ids."""
+        for assertion in assertions:
+            self._by_id.setdefault(assertion.assertion_id, assertion)
+
+    async def of_slot(self, slot: str) -> list[Assertion]:
+        """Return all assertions of a slot."""
+        return [found for found in self._by_id.values() if found.slot == slot]
+
+    async def of_extraction(self, extraction_id: str) -> list[Assertion]:
+        """Return all assertions of a run."""
+        return [found for found in self._by_id.values() if found.extraction_id == extraction_id]
+
+    async def remove(self, assertion_ids: Sequence[str]) -> None:
+        """Remove them. Idempotent."""
+        for assertion_id in assertion_ids:
+            self._by_id.pop(assertion_id, None)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Row:
+    """What `pipeline.stores.records` keeps in a document."""
+
+    record: Record
+    writers: int = 0
+    dirty: int | None = None
+    unannounced: int | None = None
+    changed_rev: int = 0
+
+
+class MemoryRecords:
+    """Port `Records`.
+
+    Args:
+        now_ms: The server's time in epoch milliseconds.
+        grace: How old a mark must be for any fold to end it.
+    """
+
+    def __init__(self, now_ms: Callable[[], int], *, grace: timedelta = MARK_GRACE) -> None:
+        self._now_ms = now_ms
+        self._grace_ms = int(grace.total_seconds() * 1000)
+        self._rows: dict[str, _Row] = {}
+
+    async def mark_dirty(self, slots: Sequence[SlotKey]) -> None:
+        """Raise each `rev` and mark it to be folded; makes shells where there is none."""
+        for slot in slots:
+            row = self._rows.setdefault(slot.slot, _Row(record=_shell(slot)))
+            row.record = row.record.model_copy(update={"rev": row.record.rev + 1})
+            row.writers += 1
+            row.dirty = self._now_ms()
+
+    async def get(self, slot: str) -> Record | None:
+        """Return one."""
+        row = self._rows.get(slot)
+        return None if row is None else row.record
+
+    async def store(self, record: Record, *, read_rev: int, changed: bool, ends_mark: bool) -> bool:
+        """Store a fold where `rev` is still `read_rev`, and raise it."""
+        row = self._rows.get(record.record_id)
+        if row is None or row.record.rev != read_rev:
+            return False
+        row.record = row.record.model_copy(
+            update={"subject": record.subject, "runs": record.runs, "rev": read_rev + 1}
+        )
+        row.writers -= ends_mark
+        is_old = row.dirty is not None and row.dirty <= self._now_ms() - self._grace_ms
+        if row.writers <= 0 or is_old:
+            row.writers, row.dirty = 0, None
+        if changed:
+            row.changed_rev = read_rev + 1
+            if row.unannounced is None:
+                row.unannounced = self._now_ms()
+        return True
+
+    async def dirty(self, limit: int) -> list[str]:
+        """Return marked slots, the oldest marks first."""
+        marks = [(row.dirty, slot) for slot, row in self._rows.items() if row.dirty is not None]
+        return [slot for _, slot in sorted(marks)[:limit]]
+
+    async def unannounced(self, limit: int) -> list[Record]:
+        """Return changed records whose event is not acknowledged yet, the oldest first."""
+        changes = [
+            (row.unannounced, slot)
+            for slot, row in self._rows.items()
+            if row.unannounced is not None
+        ]
+        return [self._rows[slot].record for _, slot in sorted(changes)[:limit]]
+
+    async def mark_announced(self, record_id: str, rev: int) -> None:
+        """The event of this revision is acknowledged; a later change stays unannounced."""
+        row = self._rows.get(record_id)
+        if row is not None and row.changed_rev <= rev:
+            row.unannounced = None
+
+    async def of_scope(self, *, project_id: str, owner: str | None = None) -> AsyncIterator[Record]:
+        """Yield the records of a scope, shells too; each given field is an equality."""
+        for record in [row.record for row in self._rows.values()]:
+            scope = record.scope
+            if scope.project_id == project_id and owner in (None, scope.owner):
+                yield record
+
+
+def _shell(slot: SlotKey) -> Record:
+    return Record(
+        record_id=slot.slot,
+        scope=slot.scope,
+        kind=slot.kind,
+        key=slot.key,
+        subject=slot.subject,
+        runs=(),
+        rev=0,
+    )

@@ -1,0 +1,144 @@
+"""The records on MongoDB.
+
+Beside the record itself a document holds what is left to do, in fields that exist only then:
+`dirty`, the server time of the latest mark, with `writers`, the number of marks whose writer has
+not folded yet; `unannounced`, the server time of the first change that is not announced. It also
+holds `changed_rev`, the revision of the latest change, and `embedding`.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from pymongo import ASCENDING, UpdateOne
+from pymongo.errors import BulkWriteError
+
+from pipeline.ports import SlotKey
+from pipeline.stores.assertions import duplicates
+from pipeline.stores.mongo import SERVER_NOW_MS, Collection, Database, Document
+from schemas.record import Record
+
+MARK_GRACE: Final = timedelta(seconds=30)
+"""How long a mark may be its writer's: much longer than the one command between mark and fold."""
+
+_BOOKKEEPING: Final = ("_id", "dirty", "writers", "unannounced", "changed_rev", "embedding")
+
+
+class MongoRecords:
+    """Port `Records` on the collection `records`.
+
+    Args:
+        database: Where they are.
+        grace: How old a mark must be for any fold to end it; longer than a command may take.
+    """
+
+    def __init__(self, database: Database, *, grace: timedelta = MARK_GRACE) -> None:
+        self._collection: Collection = database["records"]
+        self._grace_ms = int(grace.total_seconds() * 1000)
+
+    async def mark_dirty(self, slots: Sequence[SlotKey]) -> None:
+        """Raise each `rev` and mark it to be folded; makes shells where there is none.
+
+        Not atomic over several.
+        """
+        left = list(slots)
+        while left:
+            try:
+                await self._collection.bulk_write([_mark(slot) for slot in left], ordered=False)
+            except BulkWriteError as error:
+                # Another process made the same shell at the same moment; now it is there.
+                left = [left[index] for index in duplicates(error)]
+            else:
+                return
+
+    async def get(self, slot: str) -> Record | None:
+        """Return one, from the primary."""
+        document = await self._collection.find_one({"_id": slot})
+        return None if document is None else _record(document)
+
+    async def store(self, record: Record, *, read_rev: int, changed: bool, ends_mark: bool) -> bool:
+        """Store a fold where `rev` is still `read_rev`, and raise it."""
+        left: Document = {"$subtract": [{"$ifNull": ["$writers", 0]}, int(ends_mark)]}
+        oldest_ms: Document = {"$subtract": [SERVER_NOW_MS, self._grace_ms]}
+        is_clean: Document = {"$or": [{"$lte": [left, 0]}, {"$lte": ["$dirty", oldest_ms]}]}
+        fields: Document = {
+            "rev": read_rev + 1,
+            "subject": {"$literal": record.subject},
+            "runs": {"$literal": [run.model_dump() for run in record.runs]},
+            "dirty": {"$cond": [is_clean, "$$REMOVE", "$dirty"]},
+            "writers": {"$cond": [is_clean, "$$REMOVE", left]},
+        }
+        if changed:
+            fields |= {
+                "changed_rev": read_rev + 1,
+                "unannounced": {"$ifNull": ["$unannounced", SERVER_NOW_MS]},
+                "embedding": {"$literal": {"state": "pending"}},
+            }
+        result = await self._collection.update_one(
+            {"_id": record.record_id, "rev": read_rev}, [{"$set": fields}]
+        )
+        return result.matched_count == 1
+
+    async def dirty(self, limit: int) -> list[str]:
+        """Return marked slots, the oldest marks first."""
+        cursor = (
+            self._collection.find({"dirty": {"$exists": True}}, {"_id": True})
+            .sort("dirty", ASCENDING)
+            .limit(limit)
+        )
+        return [str(document["_id"]) async for document in cursor]
+
+    async def unannounced(self, limit: int) -> list[Record]:
+        """Return changed records whose event is not acknowledged yet, the oldest first."""
+        cursor = (
+            self._collection.find({"unannounced": {"$exists": True}})
+            .sort("unannounced", ASCENDING)
+            .limit(limit)
+        )
+        return [_record(document) async for document in cursor]
+
+    async def mark_announced(self, record_id: str, rev: int) -> None:
+        """The event of this revision is acknowledged; a later change stays unannounced."""
+        await self._collection.update_one(
+            {"_id": record_id, "changed_rev": {"$lte": rev}}, {"$unset": {"unannounced": ""}}
+        )
+
+    async def of_scope(self, *, project_id: str, owner: str | None = None) -> AsyncIterator[Record]:
+        """Yield the records of a scope, shells too; each given field is an equality."""
+        query: Document = {"scope.project_id": project_id}
+        if owner is not None:
+            query["scope.owner"] = owner
+        async for document in self._collection.find(query):
+            yield _record(document)
+
+
+def _mark(slot: SlotKey) -> UpdateOne:
+    shell: dict[str, Any] = {
+        "scope": slot.scope.model_dump(),
+        "kind": slot.kind,
+        "key": slot.key,
+        "subject": slot.subject,
+        "runs": [],
+    }
+    return UpdateOne(
+        {"_id": slot.slot},
+        [
+            {
+                "$set": {
+                    name: {"$ifNull": [f"${name}", {"$literal": value}]}
+                    for name, value in shell.items()
+                }
+                | {
+                    "rev": {"$add": [{"$ifNull": ["$rev", 0]}, 1]},
+                    "writers": {"$add": [{"$ifNull": ["$writers", 0]}, 1]},
+                    "dirty": SERVER_NOW_MS,
+                }
+            }
+        ],
+        upsert=True,
+    )
+
+
+def _record(document: Document) -> Record:
+    fields = {name: value for name, value in document.items() if name not in _BOOKKEEPING}
+    return Record.model_validate({"record_id": document["_id"], **fields})
