@@ -4,6 +4,7 @@ Identity is part of the database query (`Records.of_scope`); what is ranked here
 reader's to see. Whole memories only, best first; one that does not fit is passed over, not the end.
 """
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ from schemas.memory import (
     TaxonomicContent,
 )
 from schemas.record import Record, RunState
+
+# It sets its own logger to DEBUG, and what it ranks is what people said.
+logging.getLogger("bm25s").setLevel(logging.WARNING)
 
 _WORD: Final = re.compile(r"[^\W\d_]+|\d+", re.UNICODE)
 _UNSPACED: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]+")

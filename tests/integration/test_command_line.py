@@ -1,0 +1,191 @@
+"""The commands as people run them: as processes, with what they print."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_SECONDS = 120
+TALK = [
+    ("a", "mara", "user", "My name is Mara and I live in Lisbon."),
+    ("a", "mara", "assistant", "Nice to meet you, Mara!"),
+    ("a", "mara", "user", "I work as a nurse. I love green tea."),
+    ("b", "mara", "user", "I moved to Porto last month."),
+]
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    """The environment without any setting of ours."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AFTERTURN_")}
+    return kept | {"PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Path:
+    path = tmp_path / "talk.jsonl"
+    lines = [
+        json.dumps({"session_id": session, "user_id": user, "role": role, "content": content})
+        for session, user, role, content in TALK
+    ]
+    path.write_text("\n".join([*lines, "no json"]) + "\n")
+    return path
+
+
+def command(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", "cli", *map(str, arguments)]
+
+
+def run(environment: dict[str, str], *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 (our own command line)
+        command(*arguments),
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+
+
+def result_of(finished: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    return json.loads(finished.stdout.splitlines()[-1])
+
+
+def processes_below(place: Path) -> list[int]:
+    """Return the processes whose command line names a place."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                line = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if str(place).encode() in line:
+                found.append(int(entry.name))
+    return found
+
+
+def wait_until_none_is_left(place: Path) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (left := processes_below(place)) and time.monotonic() < deadline:
+        os.sched_yield()
+    assert left == []
+
+
+def test_a_demo_of_ones_own_ends_by_itself_and_says_who_answered(
+    environment: dict[str, str], talk: Path, tmp_path: Path
+) -> None:
+    finished = run(environment, "demo", "--file", talk, "--data-dir", tmp_path / "d", "--json")
+
+    assert finished.returncode == 0, finished.stderr
+    result = result_of(finished)
+    assert finished.stdout.count("\n") == 1
+    assert {"snapshots", "outcomes", "reinforced", "model_calls", "seconds"} <= result.keys()
+    assert (result["turns"], result["letters"]) == (len(TALK), 0)
+    assert result["closed"] >= 1
+    assert "offline" in result["model"]
+    assert "no language model" in finished.stderr
+    assert "line 5" in finished.stderr
+    wait_until_none_is_left(tmp_path)
+
+
+@pytest.mark.parametrize("signalled", [signal.SIGINT, signal.SIGKILL])
+def test_a_demo_that_was_cut_off_leaves_no_process_and_goes_on_with_every_turn(
+    signalled: signal.Signals, environment: dict[str, str], talk: Path, tmp_path: Path
+) -> None:
+    arguments = ("demo", "--file", talk, "--data-dir", tmp_path / "d", "--json")
+    with subprocess.Popen(  # noqa: S603 (our own command line)
+        command(*arguments), env=environment, stderr=subprocess.PIPE, text=True
+    ) as first:
+        assert first.stderr is not None
+        for line in first.stderr:
+            if "turn " in line:
+                first.send_signal(signalled)
+                break
+        first.stderr.read()
+    assert first.returncode != 0
+    wait_until_none_is_left(tmp_path)
+
+    finished = run(environment, *arguments)
+
+    assert finished.returncode == 0, finished.stderr
+    assert "goes on where it stopped" in finished.stderr
+    assert result_of(finished)["turns"] == len(TALK)
+    wait_until_none_is_left(tmp_path)
+
+
+@pytest.fixture
+def up(environment: dict[str, str], tmp_path: Path) -> Iterator[Path]:
+    """The whole system in the foreground; the value is its data directory."""
+    place = tmp_path / "up"
+    with subprocess.Popen(  # noqa: S603 (our own command line)
+        command("up", "--data-dir", place), env=environment, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            if line.startswith("Up."):
+                break
+        yield place
+        running.send_signal(signal.SIGTERM)
+        running.stdout.read()
+    assert running.returncode == 0
+    wait_until_none_is_left(place)
+
+
+def test_what_is_imported_into_up_is_extracted_once_and_passes_the_audit(
+    up: Path, environment: dict[str, str], talk: Path
+) -> None:
+    where = ("--data-dir", up, "--json")
+
+    imported = run(environment, "import", talk, "--close", *where)
+    again = run(environment, "import", talk, "--close", *where)
+
+    assert imported.returncode == 1
+    assert result_of(imported)["recorded"] == len(TALK)
+    assert result_of(imported)["problems"] == [{"line": 5, "field": "line", "rule": "must be JSON"}]
+    assert result_of(again)["recorded"] == 0
+    assert result_of(again)["already_there"] == len(TALK)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    audited = run(environment, "audit", *where)
+    while result_of(audited)["outcomes"] != {"records": 2} and time.monotonic() < deadline:
+        audited = run(environment, "audit", *where)
+    assert audited.returncode == 0
+    assert result_of(audited) == {
+        "turns": len(TALK),
+        "in_snapshots": len(TALK),
+        "open": 0,
+        "outcomes": {"records": 2},
+        "violations": [],
+    }
+    status = result_of(run(environment, "status", *where))
+    assert status["open"]["turns"] == 0
+    assert set(status["unfinished"].values()) == {0}
+    assert run(environment, "doctor", *where).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["audit", "status", "doctor", "topics", "indexes", "import"])
+def test_without_servers_a_command_says_which_and_what_to_do(
+    name: str, environment: dict[str, str], talk: Path, tmp_path: Path
+) -> None:
+    nowhere = {
+        "AFTERTURN_MONGO__URI": "mongodb://127.0.0.1:1",
+        "AFTERTURN_MONGO__TIMEOUT": "1",
+        "AFTERTURN_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1",
+        "AFTERTURN_KAFKA__REQUEST_TIMEOUT": "2",
+    }
+    more = {"import": [talk], "topics": ["apply"], "indexes": ["apply"]}.get(name, [])
+
+    finished = run(environment | nowhere, name, *more, "--data-dir", tmp_path)
+
+    assert finished.returncode == 1
+    said = finished.stdout + finished.stderr
+    assert "Traceback" not in said
+    assert ("AFTERTURN_KAFKA" if name == "topics" else "AFTERTURN_MONGO") in said
