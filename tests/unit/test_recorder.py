@@ -17,7 +17,7 @@ from pipeline.errors import (
 from pipeline.ids import OpaqueIds
 from pipeline.ports import IdempotencyKey, OpenSession, OpenTurn, SessionState
 from producers.announcing import Announcer
-from producers.lanes import Lanes
+from producers.lanes import Lane, Lanes
 from producers.recording import Recorder
 from schemas.event import TurnRecorded
 from schemas.identity import SessionIdentity
@@ -371,18 +371,28 @@ async def test_idle_sessions_are_remembered_within_a_bound() -> None:
 async def test_a_lane_in_use_is_never_forgotten() -> None:
     lanes = Lanes(idle=1)
     whose = SessionIdentity(user_id="u", session_id="held")
-    async with lanes.enter(whose) as held:
-        for n in range(5):
-            async with lanes.enter(SessionIdentity(user_id="u", session_id=str(n))):
-                pass
-        waiting = asyncio.create_task(same_lane(lanes, whose))
+    inside: list[Lane] = []
+    leave = asyncio.Event()
+
+    async def hold() -> None:
+        async with lanes.enter(whose) as lane:
+            inside.append(lane)
+            await leave.wait()
+
+    async with lanes.enter(whose) as first:
+        second = asyncio.create_task(hold())
         await asyncio.sleep(0)
+        assert inside == []
+    await asyncio.sleep(0)
+    for n in range(5):
+        async with lanes.enter(SessionIdentity(user_id="u", session_id=str(n))):
+            pass
+    third = asyncio.create_task(hold())
+    await asyncio.sleep(0)
 
-        assert not waiting.done()
+    assert inside == [first]
 
-    assert await waiting is held
+    leave.set()
+    await asyncio.gather(second, third)
 
-
-async def same_lane(lanes: Lanes, whose: SessionIdentity) -> object:
-    async with lanes.enter(whose) as lane:
-        return lane
+    assert inside == [first, first]

@@ -17,19 +17,26 @@ def test_tokens_are_those_of_o200k(text: str, expected: int) -> None:
     assert tokens.count((text, text)) == 2 * expected
 
 
+async def test_a_text_is_as_long_wherever_it_is_counted() -> None:
+    text = "Ich wohne in Porto. 我住在波尔图。 <|endoftext|>\x00 👩‍👩‍👧 " * 400
+
+    assert len(text) <= tokens.INLINE_CHARACTERS
+    assert await tokens.count_aside([text] * 8) == 8 * tokens.count([text])
+
+
 async def test_a_large_text_is_counted_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     counted_in: list[int] = []
 
-    def count(texts: object) -> int:
+    def batch_count(texts: list[str], *_args: object) -> list[int]:
         counted_in.append(threading.get_ident())
-        return 1
+        return [1] * len(texts)
 
-    monkeypatch.setattr(tokens, "count", count)
-    await tokens.count_aside(["short"])
-    await tokens.count_aside(["x" * (tokens.INLINE_CHARACTERS + 1)])
+    monkeypatch.setattr("pipeline.tokens.toktok.batch_count", batch_count)
+    assert await tokens.count_aside(["short"]) == 1
+    assert await tokens.count_aside(["x" * (tokens.INLINE_CHARACTERS + 1)]) == 1
 
-    assert counted_in[0] == threading.get_ident()
-    assert counted_in[1] != threading.get_ident()
+    assert len(counted_in) == 1
+    assert counted_in[0] != threading.get_ident()
 
 
 async def test_two_megabytes_hold_up_nobody_else() -> None:
