@@ -56,7 +56,7 @@ _KIN = (
 _PARTNER = r"(?:妻子|老婆|太太|丈夫|老公|先生|女朋友|男朋友|未婚妻|未婚夫|爱人|女友|男友|伴侣)"
 _KNOWN = r"(?:朋友|好朋友|同事|老板|领导|经理|室友|邻居|同学|老师|闺蜜|导师|教练|房东)"
 _PERSON = re.compile(
-    rf"^我的?(?:一个|一位)?(?P<kin>{_KIN}|{_PARTNER}|{_KNOWN})(?P<name>(?:小|阿|老)?[\u4e00-\u9fff]{{1,3}}?|[A-Z][a-z]+)?"
+    rf"^我的?(?:一个|一位)?(?P<kin>{_KIN}|{_PARTNER}|{_KNOWN})(?P<name>(?![住在是喜爱会养有搬从叫讨不吃来现目也还已平一最很非特刚对今昨])[\u4e00-\u9fff]{{1,4}}?|[A-Z][a-z]+)?"
     r"(?=(?:现在|目前|也|还|已经|平时|一直|最近|很|非常|特别|不)*(?:住在?|在|是|喜欢|爱|不喜欢|对|会|养|有|搬|从事|叫|讨厌|今年|不吃|吃素|来自|刚))"
 )
 _I = re.compile(
@@ -321,7 +321,7 @@ _RULES: Sequence[tuple[re.Pattern[str], _Maker]] = tuple(
     for pattern, make in (
         # 谁
         (r"(?:名字)?叫(?:做)?(?P<x>[\u4e00-\u9fff]{2,4}(?=$|[，,。！])|[A-Z][A-Za-z]+)", _sole("name")),
-        (r"是(?P<x>[王李张刘陈杨黄赵吴周徐孙马朱胡郭何高林罗郑梁谢宋唐许邓冯韩曹曾彭萧蔡潘田董袁于余叶蒋杜苏魏程吕丁任姚卢傅钟姜崔谭廖范汪陆金石戴贾韦夏邱方侯邹熊孟秦白江阎薛尹段雷龙史陶贺顾毛郝龚邵万钱严武莫孔向汤宫焦温康施文牛樊葛邢安齐][\u4e00-\u9fff]{1,2})$", _sole("name")),
+        (r"是(?P<x>[王李张刘陈杨黄赵吴周徐孙马朱胡郭何高林罗郑梁谢宋唐许邓冯韩曹曾彭萧蔡潘田董袁于余叶蒋杜苏魏程吕丁任姚卢傅钟姜崔谭廖范汪陆金石戴贾韦夏邱方侯邹熊孟秦白江阎薛尹段雷龙史陶贺顾毛郝龚邵万钱严武莫孔向汤宫焦温康施文牛樊葛邢安齐][\u4e00-\u9fff]{1,2})(?<![人员师生座者迷长工手民领管家])$", _sole("name")),
         (r"(?P<x>\d{1,3}|[一二三四五六七八九十]{1,4})岁", _sole("age")),
         (r"(?:出生于|出生在|生于)(?P<x>.+)", _sole("origin")),
         (r"(?:来自|老家在|老家是)(?P<x>.+)", _sole("origin")),
@@ -350,9 +350,9 @@ _RULES: Sequence[tuple[re.Pattern[str], _Maker]] = tuple(
         (rf"有(?P<x>{_COUNT}?(?:亲|双胞胎|可爱的)?(?P<kin>{_KIN}|{_PARTNER}|孩子|男孩|女孩))(?:，?(?:名字)?叫(?P<name>[\u4e00-\u9fff]{{1,4}}|[A-Z][a-z]+))?(?=$|[，,。！、])", _relative),
         (rf"(?:有|养了|养着|养|领养了)(?P<x>{_COUNT}?(?:[^，,的]{{0,6}}的?)?(?P<pet>小?(?:狗|猫|猫咪|狗狗|兔子|仓鼠|鹦鹉|乌龟|金鱼|鱼|柯基|金毛|柴犬|泰迪|哈士奇|布偶|橘猫|拉布拉多|边牧)))(?:，?(?:它)?(?:名字)?叫(?:做)?(?P<name>[\u4e00-\u9fff]{{1,4}}|[A-Z][a-z]+))?(?=$|[，,。！])", _pet),
         # 身体
-        (r"(?P<no>不?)对(?P<x>[^，,]{1,15})(?P<no2>不?)过敏", _allergy),
+        (r"(?P<no>不?)对(?P<x>[^，,]{1,15}?)(?:并)?(?P<no2>不|没有?)?过敏", _allergy),
         (r"(?P<x>(?:乳糖|麸质|酒精)不耐受?)", _sole("allergy")),
-        (r"(?P<x>[^，,有是]{1,6})过敏(?:$|[，,。])", _many("allergy")),
+        (r"(?P<x>[^，,有是不没]{1,6})过敏(?:$|[，,。])", _many("allergy")),
         (r"(?:是)?(?:一个|个|一名)?(?P<x>素食主义者|素食者|吃素|吃全素|吃纯素|清真饮食|低碳饮食)", _sole("diet")),
         (r"(?:从来?)?不(?:能)?(?P<verb>吃|喝)(?P<x>(?!饭|早|午|晚|药|下|饱|完|了|惯)[^，,了]{1,8})", _many("diet", label="不{verb}{}")),
         (rf"(?:有|患有|得了|患了|被诊断(?:出|为|患有)?)(?:轻微|严重|慢性|轻度|中度)?的?(?P<x>[^，,]{{0,4}}{_CONDITION})", _by_topic("health")),
@@ -394,6 +394,7 @@ _MINE: Sequence[tuple[re.Pattern[str], _Maker]] = tuple(
         (r"^我的?(?:老家|家乡)(?:是|在)(?P<x>.+)", _sole("origin")),
         (r"^我的?家(?:现在)?(?:住)?在(?P<x>.+)", _sole("home")),
         (r"^我(?:的)?(?:的)?(?:职业|工作)是(?P<x>.+)", _sole("occupation")),
+        (r"^我的?(?:邮箱|电子邮件|电话|手机号?|微信)(?:号码?|地址)?(?:是|：|:)\s*(?P<x>[\w.@+-]+)", _sole("contact:user")),
         (r"^我的?专业是(?P<x>.+)", _sole("education")),
         (r"^我的?(?:母语)是(?P<x>.+)", _speaks),
         (r"^我的?(?:最大的?|主要的?)?(?:业余)?(?:兴趣)?爱好(?:是|有|包括)(?P<x>.+)", _each("hobby", "的爱好包括")),
@@ -405,7 +406,7 @@ _MINE: Sequence[tuple[re.Pattern[str], _Maker]] = tuple(
     )
 )  # fmt: skip
 
-_CONTRAST = re.compile(r"^(?:不是|不住在?|不在|没住在)(?P<old>[^，,]{1,15})[，,]?(?:而)?是?")
+_CONTRAST = re.compile(r"[，,](?:而)?不(?:是|在)|而不是")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -533,15 +534,18 @@ def _drafts(clause: str, subject: _Subject | None) -> Iterator[tuple[_Draft, _Su
     if over is not None:
         predicate = re.sub(r"不再|已经不|早就不", "", predicate)
         predicate = re.sub(r"不(.{1,12})了(?=$|[，。！])", r"\1", predicate)
+    drafts = [_over(draft) for draft in _matched(predicate)] if over is not None else []
+    for draft in drafts or _matched(subject.predicate):
+        told = subject.predicate if draft.text is None else draft.text
+        shown = subject.display + told.strip("，,。！ ") + "。"
+        yield draft, subject, _of_the_user(shown)
+
+
+def _matched(predicate: str) -> list[_Draft]:
     for pattern, make in _RULES:
-        match = pattern.match(predicate)
-        drafts = [] if match is None else list(make(match))
-        for draft in drafts:
-            told = subject.predicate if draft.text is None else draft.text
-            shown = subject.display + told.strip("，,。！ ") + "。"
-            yield _over(draft) if over is not None else draft, subject, _of_the_user(shown)
-        if drafts:
-            return
+        if (match := pattern.match(predicate)) is not None and (drafts := list(make(match))):
+            return drafts
+    return []
 
 
 def _over(draft: _Draft) -> _Draft:
@@ -570,12 +574,12 @@ def _fact(
         relation = draft.relation
     elif is_past or not draft.is_sole:
         relation = Relation.ADDS
-    elif denied or _CORRECTING.search(sentence) or re.search(r"不是|而不", clause):
+    elif denied or _CORRECTING.search(sentence) or _CONTRAST.search(sentence):
         relation = Relation.CORRECTS
     elif _COEXISTING.search(clause):
         relation = Relation.ADDS
     else:
-        relation = Relation.REPLACES if _TURNED.search(sentence) else Relation.ADDS
+        relation = Relation.REPLACES if _TURNED.search(clause) else Relation.ADDS
     since = day_of(sentence, said_at) if relation is Relation.REPLACES else None
     past = _PAST.search(sentence)
     if is_past and past is not None and _PAST.search(text) is None:

@@ -59,7 +59,8 @@ _LEADING = re.compile(
         |afternoon)
       | (?:please\ )?(?:remember|note|keep\ in\ mind|don't\ forget|save
         |let\ it\ be\ known)(?:\ that)?
-      | just\ so\ you\ know | (?:as\ )?i\ (?:said|mentioned)(?:\ (?:before|earlier))? | i\ mean
+      | just\ so\ you\ know | i\ want\ you\ to\ (?:know|remember)\ that
+      | (?:as\ )?i\ (?:said|mentioned)(?:\ (?:before|earlier))? | i\ mean
       | (?:yes,\ )?the\ fact\ is | my\ (?:dear\ )?friend | friend | everyone | there | assistant
       | ai\ companion | one\ more\ thing | about\ me | a\ bit\ about\ me | first(?:\ of\ all)?
       | usually | normally | sometimes | often | as\ of\ (?:this|last)\ \w+ | from\ now\ on
@@ -160,7 +161,7 @@ _CONTRACTIONS = (
     (re.compile(r"(?i)^(?:['’]re| are)\b"), "is"),
     (re.compile(r"(?i)^['’]ve\b"), "has"),
     (re.compile(r"(?i)^['’]ll\b"), "will"),
-    (re.compile(r"(?i)^['’]d (?=like|love|prefer|rather)"), "would "),
+    (re.compile(r"(?i)^['’]d (?=like|love|prefer|rather)"), "would"),
     (re.compile(r"(?i)^['’]d better\b"), "should"),
 )
 _FINITE = frozenset(
@@ -190,12 +191,12 @@ class _Cues:
 
     sentence: str
     clause: str
-    denied: str | None
+    sets_right: bool
 
     def relation(self, draft: Draft) -> Relation:
         if draft.relation is not None:
             return draft.relation
-        if draft.is_sole and (self.denied is not None or _CORRECTING.search(self.sentence)):
+        if draft.is_sole and (self.sets_right or _CORRECTING.search(self.sentence)):
             return Relation.CORRECTS
         if draft.is_sole and _CONTRAST.search(self.clause):
             return Relation.CORRECTS
@@ -213,11 +214,19 @@ def facts(sentence: Sentence, *, said_at: datetime | None) -> list[Stated]:
     found: list[Stated] = []
     denied: str | None = None
     for clause, start, stated in _clauses(sentence):
-        cues = _Cues(sentence=sentence.text, clause=clause.text, denied=denied)
+        predicate = stated.predicate if stated is not None else ""
+        cues = _Cues(
+            sentence=sentence.text,
+            clause=clause.text,
+            sets_right=denied is not None and predicate.startswith(denied),
+        )
         for fact in _judged(clause.text, stated, cues, said_at=said_at):
             found.append(Stated(fact=fact, start=start, end=clause.start + len(clause.text)))
-        predicate = stated.predicate if stated is not None else ""
-        denied = predicate if re.match(r"(?:does|is|was|did) not\b", predicate) else None
+        denial = re.match(r"(?:(?P<be>is)|does) not (?P<verb>\w+)", predicate)
+        if denial is not None:
+            denied = "is" if denial["be"] else _conjugated(denial["verb"])
+        else:
+            denied = None
     return _settled(found)
 
 
@@ -532,7 +541,7 @@ def _in_third_person(rest: str) -> str | None:
     if not rest.strip() or rest[:1] in {"'", "’"}:
         return None
     said = rest.strip()
-    adverbs = re.match(rf"(?i)(?:(?:{ADVERBS}|no longer)\s+)*", said)
+    adverbs = re.match(rf"(?i)(?:(?:{ADVERBS}|no longer|never|rarely|hardly ever)\s+)*", said)
     head = "" if adverbs is None else adverbs.group()
     verb, _, tail = said[len(head) :].partition(" ")
     denied = verb.lower() in {"don't", "don’t"} or (

@@ -49,10 +49,10 @@ KIN_ADJECTIVES = (
 )
 ADVERBS = words.any_of(
     *words.words_in(
-        """really also usually often always never mostly sometimes particularly especially
+        """really also usually often always mostly sometimes particularly especially
     absolutely truly still currently recently just actually now only both generally mainly
     normally simply totally completely definitely personally honestly genuinely quite very
-    rather deeply strongly occasionally rarely frequently regularly already originally
+    rather deeply strongly occasionally frequently regularly already originally
     first finally even certainly obviously basically previously formerly so"""
     ),
     "kind of",
@@ -123,10 +123,17 @@ def _label(text: str) -> str:
     return text.strip(" ,.!?;:")[:120]
 
 
+_NOWHERE = words.words_in(
+    "fear denial peace hope harmony poverty pain silence chaos luxury style sin doubt town italics"
+)
+
+
 def _place(*, relation: Relation | None = None) -> Maker:
     def make(match: re.Match[str]) -> Iterator[Draft]:
         place = value_in(match["x"])
-        if is_place(place) and is_worth(place):
+        # Who writes no capitals at all writes none for a town either.
+        is_typed_small = match.string.islower() and len(place.split()) == 1
+        if is_worth(place) and (is_place(place) or (is_typed_small and place not in _NOWHERE)):
             yield Draft(attribute="home", label=place, is_sole=True, relation=relation)
 
     return make
@@ -427,9 +434,12 @@ _WHERE: Sequence[tuple[str, Maker]] = (
 )
 
 _OCCUPATION: Sequence[tuple[str, Maker]] = (
-    (rf"(?:is |has )?{_A}(?:works|working|worked|employed) (?:at|for|by) (?P<x>.+)", _works_at),
     (
-        rf"(?:is |has )?{_A}(?:works|working|worked) (?:part[- ]time |full[- ]time )?"
+        rf"(?:is |has |has been )?{_A}(?:works|working|worked|employed) (?:at|for|by) (?P<x>.+)",
+        _works_at,
+    ),
+    (
+        rf"(?:is |has |has been )?{_A}(?:works|working|worked) (?:part[- ]time |full[- ]time )?"
         r"as (?:an?|the) (?P<x>.+)",
         _sole("occupation"),
     ),
@@ -600,7 +610,8 @@ _LIKINGS: Sequence[tuple[str, Maker]] = (
         _by_topic("preference"),
     ),
     (
-        rf"{_A}(?:drinks|eats) (?P<x>(?:(?!my|the|your)[\w-]+ )?(?:{_EDIBLE})\b)(?! with| for)",
+        rf"{_A}(?:drinks|eats)"
+        rf" (?P<x>(?:(?!my|the|your)[\w-]+ )?(?:{_EDIBLE})\b)(?! with| for)",
         _by_topic("preference"),
     ),
 )
@@ -618,6 +629,11 @@ _DOINGS: Sequence[tuple[str, Maker]] = (
     ),
     (r"drives (?P<x>an? [A-Z][\w -]*)", _verbatim("possession:car")),
     (
+        rf"{_A}uses (?P<x>(?:an? |my )?[A-Z][\w.+#-]*(?: [A-Z0-9][\w.-]*)?)"
+        r"(?=$|[,.!]| (?:for|as|to|on|at|every|and)\b)",
+        _by_topic("possession"),
+    ),
+    (
         rf"(?:is |has been )?{_A}(?:working on|works on|writing|building|developing|designing"
         rf"|translating) (?P<x>(?:an?|my|our|the) (?!(?:\w+ )?(?:project"
         rf"|paper)(?: lately| now)?$)(?:[\w'-]+ ){{0,3}}?{_WORK}\b.*)",
@@ -629,7 +645,7 @@ _DOINGS: Sequence[tuple[str, Maker]] = (
         _by_topic("plan"),
     ),
     (
-        rf"{_A}(?:hopes|wants|aims|dreams of|is determined|would {_A}(?:like|love))"
+        rf"{_A}(?:hopes|wants|aims|dreams of|is determined|is trying|would {_A}(?:like|love))"
         rf" (?:to )?(?:be able to )?(?P<x>{words.GOAL_VERBS}\b.+)",
         _aim("goal"),
     ),
@@ -709,6 +725,12 @@ def _my_pet(match: re.Match[str]) -> Iterator[Draft]:
     yield Draft(attribute=attribute, label=match["name"], is_sole=True, text=text)
 
 
+def _my_thing(match: re.Match[str]) -> Iterator[Draft]:
+    value = value_in(match["x"])
+    if is_worth(value):
+        yield Draft(attribute=f"possession:{match['thing'].lower()}", label=value, is_sole=True)
+
+
 def _my_pet_died(match: re.Match[str]) -> Iterator[Draft]:
     yield Draft(attribute=f"pet:{match['pet'].lower()}", label="died", relation=_ENDED)
 
@@ -739,6 +761,12 @@ POSSESSIVES = _compiled(
             _verbatim("occupation"),
         ),
         (r"(?i:my employer is) (?P<x>.+)", _sole("employer")),
+        (rf"(?i:my) (?P<thing>{words.THINGS}) is (?P<x>an? .+)", _my_thing),
+        (
+            r"(?i:my) (?P<what>(?:[\w'-]+ )?(?:appointment|interview|exam|flight|surgery|checkup"
+            r"|wedding)) is (?P<x>(?:on|at|in|next|tomorrow)\b.+)",
+            _appointment,
+        ),
         (
             r"(?i:my (?:work |personal )?(?:e-?mail|phone|mobile|telephone)(?: number"
             r"| address)? is)"

@@ -9,6 +9,7 @@ _VALUE_END = re.compile(
     \s*[;(!?.:]\s | \s*[(] | \s+(?:because|since|so|but|although|though|which|who|where|when
       |while|if
       |especially|particularly|such\ as|like|including|as\ (?:it|they|i|well|a)|that|whenever|after
+      |confirmed
       |before|until|even|once|every|each)\b
     | ,?\s+(?:and|or)\s+(?:i|it|my|we|they|he|she|am|is|have|has|would|will|was|were|want|find|think
       |feel|hope|often|always|usually|sometimes|recently|also|the|that|even|then|can|go|spend)\b
@@ -122,7 +123,7 @@ def is_worth(value: str) -> bool:
 def is_place(value: str) -> bool:
     """Return whether somebody can live there."""
     return bool(
-        re.match(r"[A-Z]", value)
+        re.match(r"[A-Z]|\d+ [A-Z]", value)
         or re.search(
             r"(?i)\b(?:city|town|village|countryside|suburbs?|apartment|flat|house|island|coast"
             r"|mountains?|neighbou?rhood|downtown|farm|north|south|east|west|country|area|district"

@@ -133,6 +133,76 @@ def test_the_people_of_the_user_are_subjects_of_their_own(
     assert _facts(said) == expected
 
 
+@pytest.mark.parametrize(
+    ("said", "fact"),
+    [
+        ("我妈妈住在武汉。", ("用户的妈妈", "home", "武汉", "adds")),
+        ("My mother lives in Faro.", ("user's mother", "home", "Faro", "adds")),
+        ("Max is my mother's cat.", None),
+    ],
+)
+def test_nobody_is_given_a_name_that_was_not_said(
+    said: str, fact: tuple[str, str, str, str] | None
+) -> None:
+    """Somebody without a name is who they are to the user."""
+    assert _facts(said) == ([] if fact is None else [fact])
+
+
+@pytest.mark.parametrize(
+    ("said", "fact"),
+    [
+        (
+            "I never eat breakfast.",
+            ("user", "habit:eats breakfast", "never eats breakfast", "adds"),
+        ),
+        ("我已经不吃肉了。", ("user", "diet", "不吃肉", "adds")),
+        ("I'm not allergic to cats.", ("user", "allergy", "not cats", "adds")),
+        ("我对猫不过敏。", ("user", "allergy", "不对猫过敏", "adds")),
+        ("I don't live in Porto.", ("user", "home", "not in Porto", "adds")),
+    ],
+)
+def test_what_is_denied_is_not_affirmed(said: str, fact: tuple[str, str, str, str]) -> None:
+    """The label keeps the denial, as the text does."""
+    assert _facts(said) == [fact]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "I don't have a dog.",
+        "I'm not a nurse.",
+        "I never worked at Acme.",
+        "I haven't moved to Braga.",
+        "I've never been to Japan.",
+        "I can't swim.",
+        "I don't play the piano.",
+        "I'm not learning Greek.",
+        "I don't want to learn Greek.",
+        "I rarely drink coffee.",
+        "My sister doesn't live in Lima.",
+        "我没有狗。",
+        "我不是护士。",
+        "我不在上海工作。",
+        "我没去过日本。",
+        "我不会弹钢琴。",
+        "我不想学吉他。",
+        "我不打算去云南旅游。",
+    ],
+)
+def test_a_denial_is_never_read_as_its_opposite(said: str) -> None:
+    """It is kept as a denial or not at all."""
+    for item in _answer(said)["semantic"]:
+        assert re.search(r"\bnot\b|\bnever\b|rarely|不|没", item["label"])
+
+
+def test_denying_one_thing_sets_nothing_else_right() -> None:
+    """A dislike beside a preference is no correction of it."""
+    assert [relation for *_, relation in _facts("I don't like coffee, I prefer tea.")] == [
+        "adds",
+        "adds",
+    ]
+
+
 def test_facts_that_share_a_person_close_nothing() -> None:
     """Another thing said of somebody stands beside the first."""
     relations = {
