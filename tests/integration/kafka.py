@@ -74,6 +74,16 @@ async def records(servers: str, topic: str, count: int) -> list[Record]:
         return [await consumer.getone() for _ in range(count)]
 
 
+async def records_until(servers: str, topic: str, value: bytes) -> list[Record]:
+    """Return the records of a topic up to the first one of a value."""
+    consumer: Any = AIOKafkaConsumer(topic, bootstrap_servers=servers, auto_offset_reset="earliest")
+    found: list[Record] = []
+    async with consumer:
+        while not found or found[-1].value != value:
+            found.append(await consumer.getone())
+    return found
+
+
 async def end_offset(servers: str, topic: str, partition: int = 0) -> int:
     """Return the offset that the next record will have."""
     consumer: Any = AIOKafkaConsumer(bootstrap_servers=servers)

@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from compose.embedded import EmbeddedKafka, embedded_kafka
 from compose.processes import free_port
@@ -17,7 +17,7 @@ from pipeline.errors import BrokerUnavailableError
 from pipeline.settings import KafkaSettings
 from producers.publishing import KafkaPublisher
 from schemas.message import OutgoingMessage
-from tests.integration.kafka import new_topic, records
+from tests.integration.kafka import new_topic, records, records_until
 
 SOON = timedelta(milliseconds=500)
 
@@ -113,13 +113,33 @@ async def test_a_broker_lost_under_load_is_found_again(tmp_path: Path, fault: st
             )
         await recover(kafka, fault)
         await published(publisher, message(topic, value=b"after"))
-        arrived = await until_value(kafka.bootstrap_servers, topic, b"after")
+        async with asyncio.timeout(15):
+            arrived = await records_until(kafka.bootstrap_servers, topic, b"after")
         async with asyncio.timeout(12):
             while len(asyncio.all_tasks()) > tasks_before + 1:  # noqa: ASYNC110 (nothing tells)
                 await asyncio.sleep(0.1)
 
     assert {type(result) for result in results} == {BrokerUnavailableError}
     assert arrived[-1].value == b"after"
+
+
+async def test_a_producer_that_let_its_callers_wait_is_replaced_once(tmp_path: Path) -> None:
+    """What they gave it is given up after a while: a broker that hangs fills no memory."""
+    async with embedded_kafka(tmp_path) as kafka, publishing(kafka.bootstrap_servers) as publisher:
+        topic = await new_topic(kafka.bootstrap_servers)
+        await publisher.publish(message(topic))
+        await lose(kafka, "hangs")
+        with capture_logs() as logs:
+            await asyncio.gather(
+                *(publisher.publish(message(topic)) for _ in range(50)), return_exceptions=True
+            )
+            async with asyncio.timeout(12):
+                while "producer_abandoned" not in {e["event"] for e in logs}:  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)
+        await recover(kafka, "hangs")
+        await published(publisher, message(topic, value=b"after"))
+
+    assert [each["reason"] for each in logs if each["event"] == "producer_replaced"] == ["timeout"]
 
 
 @pytest.mark.parametrize("fault", ["hangs", "dies"])
@@ -211,17 +231,6 @@ async def published(publisher: KafkaPublisher, sent: OutgoingMessage) -> None:
                 return await publisher.publish(sent)
             except BrokerUnavailableError:
                 await asyncio.sleep(0.05)
-
-
-async def until_value(servers: str, topic: str, value: bytes) -> list[Any]:
-    """Read a topic up to a value."""
-    count = 1
-    async with asyncio.timeout(15):
-        while True:
-            arrived = await records(servers, topic, count)
-            if arrived[-1].value == value:
-                return arrived
-            count += 1
 
 
 async def lose(kafka: EmbeddedKafka, fault: str) -> None:
