@@ -32,6 +32,8 @@ from producers.recording import Recorder
 from producers.waker import OpenTurnsSweep, Sweep, UnsettledSnapshotsSweep, Waker
 from schemas.topics import DELAYS, RETRY_TIERS, RetryTier, Stage
 
+MARK_GRACE: Final = 3
+"""A writer that marked a slot and did nothing for so many of its commands' timeouts is dead."""
 SWEEP_LIMIT: Final = 200
 """What one sweep takes on at most; the next one goes on."""
 
@@ -83,7 +85,7 @@ async def wire(settings: Settings, database: Database, publisher: Publisher) -> 
     snapshots = MongoSnapshots(database)
     extractions = MongoExtractions(database)
     assertions = MongoAssertions(database)
-    records = MongoRecords(database)
+    records = MongoRecords(database, grace=MARK_GRACE * settings.mongo.timeout)
     dead_letters = DeadLetters(letters=letters, publisher=publisher, ids=ids, clock=clock)
     return Installation(
         settings=settings,

@@ -15,7 +15,7 @@ from pipeline.folding import fold
 from pipeline.ids import OpaqueIds
 from pipeline.judging import judge
 from pipeline.planning import turns_of
-from pipeline.ports import SlotKey
+from pipeline.slots import slot_of
 from schemas.assertion import Assertion
 from schemas.extraction import Extraction, Outcome, PartState
 from schemas.record import Record
@@ -89,8 +89,8 @@ class AuditReads(Protocol):
         """Yield every slot that has a record or an assertion."""
         ...
 
-    async def slot(self, slot: str) -> tuple[Record | None, bool, list[Assertion]]:
-        """Return its record, whether that is dirty, and its assertions."""
+    async def slot(self, slot: str) -> tuple[Record | None, list[Assertion]]:
+        """Return its record and its assertions."""
         ...
 
 
@@ -206,27 +206,14 @@ class Audit:
 
     async def _slot_findings(self, slot: str) -> set[Violation]:
         """I3: a record is the fold of its assertions."""
-        record, is_dirty, assertions = await self._reads.slot(slot)
+        record, assertions = await self._reads.slot(slot)
         if record is None:
             findings = ["assertions without a record"]
-        elif is_dirty:
-            findings = [f"not folded since rev {record.rev}"]
-        elif record.runs != fold(slot_key_of(record), assertions):
-            findings = ["record differs from the fold of its assertions"]
+        elif record.runs != fold(slot_of(record), assertions):
+            findings = [f"record differs from the fold of its assertions since rev {record.rev}"]
         else:
             findings = []
         return {Violation(law="I3", where=slot, finding=finding) for finding in findings}
-
-
-def slot_key_of(record: Record) -> SlotKey:
-    """Return the slot of a record in plain words."""
-    return SlotKey(
-        slot=record.record_id,
-        scope=record.scope,
-        kind=record.kind,
-        key=record.key,
-        subject=record.subject,
-    )
 
 
 def cut_of(view: SessionView) -> int:

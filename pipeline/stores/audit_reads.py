@@ -93,12 +93,9 @@ class MongoAuditReads:
             if slot not in known:
                 yield slot
 
-    async def slot(self, slot: str) -> tuple[Record | None, bool, list[Assertion]]:
-        """Return its record, whether that is dirty, and its assertions."""
-        record = await self._records.get(slot)
-        assertions = await self._assertions.of_slot(slot)
-        marked = await self._database["records"].find_one({"_id": slot}, {"dirty": 1})
-        return record, marked is not None and "dirty" in marked, assertions
+    async def slot(self, slot: str) -> tuple[Record | None, list[Assertion]]:
+        """Return its record and its assertions."""
+        return await self._records.get(slot), await self._assertions.of_slot(slot)
 
     async def _grouped(self, collection: str, field: str) -> AsyncIterator[str]:
         stages: list[Document] = [{"$group": {"_id": f"${field}"}}, {"$sort": {"_id": 1}}]

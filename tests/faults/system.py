@@ -125,6 +125,7 @@ async def system(
     environment = {
         "AFTERTURN_MONGO__URI": mongo_uri,
         "AFTERTURN_MONGO__DATABASE": name,
+        "AFTERTURN_MONGO__TIMEOUT": "2",
         "AFTERTURN_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers,
         "AFTERTURN_KAFKA__INSTANCE_ID": "worker",
         "AFTERTURN_KAFKA__SESSION_TIMEOUT": "6",
