@@ -153,6 +153,8 @@ def test_no_altered_event_escapes_as_anything_else(field: str, inner: str, value
         json.dumps(DOCUMENT | {SECRET: 1}).encode(),
         json.dumps(DOCUMENT | {"time": SECRET}).encode(),
         f'{{"a": {SECRET}'.encode(),
+        f'{{"{SECRET}": 1, "{SECRET}": 2}}'.encode(),
+        f'{{"{SECRET}": NaN}}'.encode(),
         SECRET.encode() + b"\xff",
     ],
 )

@@ -9,12 +9,26 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import CommitFailedError
 
-from consumers.pool import Pool, PoolLimits
+from consumers.due import DueTimes
+from consumers.pool import RESTING_AHEAD, Pool, PoolLimits
 from schemas.failure import Coordinates
 from schemas.message import IncomingMessage
+from schemas.topics import RetryTier, Topic
 
 ONE, TWO = TopicPartition("topic", 0), TopicPartition("topic", 1)
 NEVER = timedelta(hours=1)
+NOT_DUE_MS = 10_000
+TIER = RetryTier(
+    topic=Topic(name="topic", partitions=2, retention=NEVER, is_log_append_time=True),
+    delay=timedelta(seconds=1),
+)
+
+
+class NoTime:
+    """A server whose time is 5 seconds, always."""
+
+    async def now_ms(self) -> int:
+        return 5000
 
 
 class Consumer:
@@ -65,7 +79,12 @@ class Gated:
 
 @asynccontextmanager
 async def pooled(
-    consumer: Consumer, step: Gated, *, concurrency: int = 2, first_hold: timedelta = NEVER
+    consumer: Consumer,
+    step: Gated,
+    *,
+    concurrency: int = 2,
+    first_hold: timedelta = NEVER,
+    due: DueTimes | None = None,
 ) -> AsyncGenerator[Pool]:
     """Run a pool that has both partitions."""
     limits = PoolLimits(
@@ -76,19 +95,23 @@ async def pooled(
         first_hold=first_hold,
         longest_hold=NEVER,
     )
-    pool = Pool(step, limits, name="pool", consumer=lambda: consumer)
+    pool = Pool(step, limits, name="pool", consumer=lambda: consumer, due=due)
     pool.start()
-    await pool.on_partitions_assigned({ONE, TWO})
+    await pool.on_partitions_assigned([ONE, TWO])
     try:
         yield pool
     finally:
         await pool.stop()
 
 
-def message(partition: int, offset: int) -> IncomingMessage:
+def message(partition: int, offset: int, *, timestamp_ms: int = 0) -> IncomingMessage:
     """Return the message of a place."""
     at = Coordinates(
-        topic="topic", partition=partition, offset=offset, timestamp_ms=0, group="group"
+        topic="topic",
+        partition=partition,
+        offset=offset,
+        timestamp_ms=timestamp_ms,
+        group="group",
     )
     return IncomingMessage(at=at, key=None, value=b"", headers=())
 
@@ -180,6 +203,23 @@ async def test_partitions_take_turns(consumer: Consumer, step: Gated) -> None:
         await step.end(*step.begun[-1])
 
         assert (1, 0) in step.begun[:3]
+
+
+async def test_what_is_not_due_takes_no_room(consumer: Consumer, step: Gated) -> None:
+    """A tier that waits long holds up no other, and is read ahead only so far."""
+    async with pooled(consumer, step, concurrency=1, due=DueTimes([TIER], NoTime())) as pool:
+        for offset in range(RESTING_AHEAD - 1):
+            pool.submit(message(0, offset, timestamp_ms=NOT_DUE_MS))
+        await turns()
+        paused_before = set(consumer.paused)
+        pool.submit(message(0, RESTING_AHEAD - 1, timestamp_ms=NOT_DUE_MS))
+        pool.submit(message(1, 0))
+        await turns()
+
+        assert paused_before == set()
+        assert consumer.paused == {ONE}
+        assert step.begun == [(1, 0)]
+        assert pool.next_due_ms() == {ONE: NOT_DUE_MS + 1000}
 
 
 async def test_what_is_not_ours_is_left_to_others(consumer: Consumer, step: Gated) -> None:
