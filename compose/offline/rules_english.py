@@ -92,7 +92,7 @@ _REPORTING = re.compile(
       [\s,:]*$
     """
 )
-_SPEAKER = re.compile(r"^[A-Z][\w'’ -]{0,30}$")
+_SPEAKER = re.compile(r"^[A-Z]\w*(?: [A-Z]\w*){0,2}$")
 _HEDGE = re.compile(
     r"(?i)\b(?:maybe|perhaps|might|not sure|i guess|probably|possibly|i doubt|almost|could be)\b"
 )

@@ -133,6 +133,19 @@ def test_the_people_of_the_user_are_subjects_of_their_own(
     assert _facts(said) == expected
 
 
+def test_the_subject_carries_over_to_the_next_clause() -> None:
+    """Who lives somewhere and is something says "I" once."""
+    english = _facts("One thing first: I live in Porto and work as a nurse.")
+    chinese = _facts("我住在成都，是一名小学老师，对花生过敏。")
+
+    assert [fact[1:3] for fact in english] == [("home", "Porto"), ("occupation", "nurse")]
+    assert [fact[1:3] for fact in chinese] == [
+        ("home", "成都"),
+        ("occupation", "小学老师"),
+        ("allergy", "花生"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("said", "fact"),
     [
