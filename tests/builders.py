@@ -17,8 +17,8 @@ IDENTITY = SessionIdentity(user_id="ana", session_id="s1")
 
 def turn(seq: int, content: str = "I live in Porto.", **fields: Any) -> Turn:
     said_at = SAID_AT + timedelta(minutes=seq)
-    return Turn(
-        **{
+    return Turn.model_validate(
+        {
             "turn_id": f"trn_{seq:032x}",
             "session": SESSION,
             "identity": IDENTITY,
@@ -35,8 +35,8 @@ def turn(seq: int, content: str = "I live in Porto.", **fields: Any) -> Turn:
 
 
 def snapshot(first_seq: int = 1, last_seq: int = 4, **fields: Any) -> Snapshot:
-    return Snapshot(
-        **{
+    return Snapshot.model_validate(
+        {
             "snapshot_id": SNAPSHOT,
             "session": SESSION,
             "identity": IDENTITY,
@@ -51,12 +51,14 @@ def snapshot(first_seq: int = 1, last_seq: int = 4, **fields: Any) -> Snapshot:
 
 
 def part(first_seq: int = 1, last_seq: int = 4, **fields: Any) -> Part:
-    return Part(**{"first_seq": first_seq, "last_seq": last_seq, "kinds": tuple(Kind)} | fields)
+    return Part.model_validate(
+        {"first_seq": first_seq, "last_seq": last_seq, "kinds": tuple(Kind)} | fields
+    )
 
 
 def extraction(*parts: Part, **fields: Any) -> Extraction:
-    return Extraction(
-        **{
+    return Extraction.model_validate(
+        {
             "extraction_id": f"{SNAPSHOT}:0",
             "snapshot_id": SNAPSHOT,
             "session": SESSION,

@@ -1,5 +1,6 @@
 """What counts as a broken law in a session as it was read."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,16 +13,14 @@ from tests.builders import SESSION, SNAPSHOT, extraction, part, snapshot
 def view(**fields: Any) -> SessionView:
     """Six turns, four of them in a settled snapshot."""
     listed = ListedSnapshot(snapshot=snapshot(1, 4, settled=True), is_listed=False)
-    return SessionView(
-        **{
-            "session": SESSION,
-            "turns": [TurnMark(seq=seq, is_open=seq > 4) for seq in range(1, 7)],
-            "snapshots": [listed],
-            "extractions": {SNAPSHOT: extraction(part(), outcome=Outcome.RECORDS)},
-            "gaps": frozenset[int](),
-        }
-        | fields
+    whole = SessionView(
+        session=SESSION,
+        turns=[TurnMark(seq=seq, is_open=seq > 4) for seq in range(1, 7)],
+        snapshots=[listed],
+        extractions={SNAPSHOT: extraction(part(), outcome=Outcome.RECORDS)},
+        gaps=frozenset(),
     )
+    return replace(whole, **fields)
 
 
 def findings(**fields: Any) -> list[tuple[str, str]]:

@@ -1,5 +1,6 @@
 """What is read back: current only, best first, whole memories, a block that can't be broken."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,18 +16,16 @@ from tests.builders import SAID_AT
 
 
 def memory(text: str, **fields: Any) -> Memory:
-    return Memory(
-        **{
-            "record_id": "rec_1",
-            "kind": Kind.SEMANTIC,
-            "text": text,
-            "since": SAID_AT,
-            "last_said": SAID_AT,
-            "times": 1,
-            "confidence": 1.0,
-        }
-        | fields
+    plain = Memory(
+        record_id="rec_1",
+        kind=Kind.SEMANTIC,
+        text=text,
+        since=SAID_AT,
+        last_said=SAID_AT,
+        times=1,
+        confidence=1.0,
     )
+    return replace(plain, **fields)
 
 
 def words(text: str) -> int:
