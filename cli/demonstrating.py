@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from compose.demo_conversation import demo_turns
 
 from cli.environment import DATA_DIR, AsJson, DataDir
 from cli.output import Output
 from cli.running import run
 from cli.system import embedded_system
 from cli.watching import Tally, Watch
+from compose.demo_conversation import demo_truth, demo_turns
 from consumers.wiring import Installation, recorder
 from pipeline.errors import ConfigurationError
 from pipeline.logs import configure_logs
@@ -57,7 +57,8 @@ def demo(
         raise ConfigurationError(f"{file} is no file: name a transcript in JSON lines")
     output = Output(as_json=as_json)
     transcript = file.read_bytes() if file else _shipped()
-    run(_demo(transcript, _place(transcript, data_dir, output), output))
+    questions = _asked_in(transcript) if file else _shipped_questions()
+    run(_demo(_place(transcript, data_dir, output), questions, output))
 
 
 def _place(transcript: bytes, data_dir: Path, output: Output) -> Path:
@@ -72,7 +73,7 @@ def _place(transcript: bytes, data_dir: Path, output: Output) -> Path:
     return place
 
 
-async def _demo(transcript: bytes, place: Path, output: Output) -> int:
+async def _demo(place: Path, questions: dict[str, str], output: Output) -> int:
     began = time.monotonic()
     configure_logs("error")
     async with embedded_system(place, Settings(), output) as parts:
@@ -80,7 +81,7 @@ async def _demo(transcript: bytes, place: Path, output: Output) -> int:
         recording = asyncio.create_task(_record(parts, place / _TRANSCRIPT, output))
         tally = await _watch(watch, recording)
         is_done = tally.open_turns == 0 and tally.pending == 0
-        await _show(parts, _questions(transcript), output)
+        await _show(parts, questions, output)
     if is_done:
         (place / _FINISHED).touch()
     else:
@@ -110,6 +111,14 @@ def _shipped() -> bytes:
     return "\n".join(lines).encode() + b"\n"
 
 
+def _shipped_questions() -> dict[str, str]:
+    truth = demo_truth()
+    return {
+        truth.english_user_id: "Which drinks does the user like, and where does the user live?",
+        truth.chinese_user_id: "用户喜欢喝什么，对什么过敏？",
+    }
+
+
 async def _record(parts: Installation, path: Path, output: Output) -> None:
     async with recorder(parts) as recording:
         report = await import_transcript(path, recording, close=True)
@@ -135,7 +144,7 @@ async def _watch(watch: Watch, recording: asyncio.Task[None]) -> Tally:
         await asyncio.sleep(LOOK_SECONDS)
 
 
-def _questions(transcript: bytes) -> dict[str, str]:
+def _asked_in(transcript: bytes) -> dict[str, str]:
     """Return each user's last question, or last words where none was asked."""
     last: dict[str, str] = {}
     asked: dict[str, str] = {}

@@ -75,7 +75,9 @@ def text_of(content: Content) -> str:
             return f"{content.title}: {content.summary}{outcome}"
         case ProceduralContent():
             steps = "; ".join(f"{n}. {step}" for n, step in enumerate(content.steps, 1))
-            return f"{content.name}: {content.description} Steps: {steps}"
+            is_named_only = content.description.casefold() == content.name.casefold()
+            said = "" if is_named_only else f" {content.description}"
+            return f"{content.name}:{said} {steps}"
         case TaxonomicContent():
             return f"{content.term} ({content.domain}): {content.definition}"
 

@@ -127,7 +127,7 @@ class Procedure:
         return {
             "subject": USER,
             "name": self.name,
-            "description": f"{self.name}: {' → '.join(self.steps)}"[:2000],
+            "description": self.name,
             "steps": list(self.steps),
             "trigger_conditions": list(self.triggers),
             "tools": list(self.tools),

@@ -46,12 +46,18 @@ class System:
         *,
         crash_at: CrashPoint | None = None,
         closes: bool = True,
-        **environment: str,
+        instance: str = "worker",
+        environment: dict[str, str] | None = None,
     ) -> BaseProcess:
         """Start a worker that records what is said and runs every role."""
+        settings = {
+            **self.environment,
+            "AFTERTURN_KAFKA__INSTANCE_ID": instance,
+            **(environment or {}),
+        }
         worker = _forks.Process(
             target=work,
-            args=(self.environment | environment, self.folder / "workers.log", crash_at, said),
+            args=(settings, self.folder / "workers.log", crash_at, said),
             kwargs={"closes": closes},
         )
         worker.start()
@@ -127,7 +133,6 @@ async def system(
         "AFTERTURN_MONGO__DATABASE": name,
         "AFTERTURN_MONGO__TIMEOUT": "2",
         "AFTERTURN_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers,
-        "AFTERTURN_KAFKA__INSTANCE_ID": "worker",
         "AFTERTURN_KAFKA__SESSION_TIMEOUT": "6",
         "AFTERTURN_KAFKA__HEARTBEAT_INTERVAL": "0.5",
         "AFTERTURN_KAFKA__REBALANCE_TIMEOUT": "6",
