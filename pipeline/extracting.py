@@ -256,7 +256,6 @@ class ExtractionStep:
             reply = await self._model.answer(request)
         reached(CrashPoint.MODEL_ANSWERED)
         attempt.extraction = await self._store(attempt.extraction, part, reply)
-        reached(CrashPoint.ANSWER_STORED)
         attempt.part = None
         attempt.model = reply.model
         log.info(
@@ -284,15 +283,18 @@ class ExtractionStep:
         gives_up_at = asyncio.get_running_loop().time() + _margin(self._settings).total_seconds()
         while True:
             try:
-                return await self._extractions.store_reply(
+                stored = await self._extractions.store_reply(
                     extraction, part, reply, version=self._model.version
                 )
+                reached(CrashPoint.ANSWER_STORED)
             except Exception as error:
                 is_over = asyncio.get_running_loop().time() > gives_up_at
                 if is_over or not is_infrastructure(error):
                     raise
                 log.warning("answer_not_stored_yet", extraction=extraction.extraction_id)
                 await asyncio.sleep(1)
+            else:
+                return stored
 
     async def _conclude(self, attempt: _Attempt, snapshot: Snapshot, turns: Sequence[Turn]) -> None:
         """E7 to E9: judge the items, fold what is accepted, settle."""
