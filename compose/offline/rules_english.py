@@ -110,7 +110,8 @@ _CONTRAST = re.compile(
 )
 _COEXISTING = re.compile(r"(?i)\b(?:also|too|as well|another|besides|in addition|plus)\b")
 _TODAY = re.compile(
-    r"(?i)\b(?:today|tonight|this (?:morning|afternoon|evening)|now i(?:'m| am) going)\b"
+    r"(?i)\b(?:today|tonight|this (?:morning|afternoon|evening)"
+    r"|now i(?:'m| am) going|i(?:'m| am) now going)\b"
 )
 _TURNED = re.compile(
     r"(?i)\b(?:now|nowadays|these days|from now on|instead|as of|recently (?:moved|started)"

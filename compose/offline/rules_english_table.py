@@ -163,7 +163,9 @@ def _nationality_or_faith(match: re.Match[str]) -> Iterator[Draft]:
 def _works_at(match: re.Match[str]) -> Iterator[Draft]:
     value = re.split(r"\s+(?:as|in the|in [A-Z])\b", value_in(match["x"]))[0]
     if is_worth(value) and not re.match(
-        r"(?i)home|night|the moment|least|all|myself|an? company$|the company$", value
+        r"(?i)home|night|the moment|least|all|myself"
+        r"|(?:my|our|the|an?) (?:current |new |old )?(?:company|job)\b",
+        value,
     ):
         yield Draft(attribute="employer", label=value, is_sole=True)
     job = re.search(r"\bas (?:an?|the) (?P<x>[^,.;]+)", match["x"])
@@ -220,13 +222,25 @@ def _learns(match: re.Match[str]) -> Iterator[Draft]:
         yield Draft(attribute=f"skill:{topic_of(skill)}", label=f"learning {value}")
 
 
+def _hobby_in(value: str) -> str | None:
+    """Return the hobby that "chess", "to play chess" or "to paint" names."""
+    plain = re.sub(r"^to (?:play )?(?:the )?", "", value)
+    return activity_of(plain) or activity_of(re.sub(r"^(\w*?)e?( |$)", r"\1ing\2", plain))
+
+
 def _took_up(match: re.Match[str]) -> Iterator[Draft]:
     value = value_in(match["x"])
-    hobby = activity_of(re.sub(r"^to (play )?(?:the )?", "", value)) or activity_of(
-        re.sub(r"^to (\w*?)e?( |$)", r"\1ing\2", value)
-    )
+    hobby = _hobby_in(value)
     if hobby is not None and hobby not in {"watching", "reading", "listening"}:
         yield Draft(attribute=f"hobby:{hobby}", label=value)
+
+
+def _likes_to(match: re.Match[str]) -> Iterator[Draft]:
+    value = value_in(match["x"])
+    if is_worth(value):
+        hobby = _hobby_in(value)
+        attribute = f"preference:{topic_of(value)}" if hobby is None else f"hobby:{hobby}"
+        yield Draft(attribute=attribute, label=value)
 
 
 def _hobbies(match: re.Match[str]) -> Iterator[Draft]:
@@ -606,8 +620,8 @@ _LIKINGS: Sequence[tuple[str, Maker]] = (
     ),
     (
         rf"{_A}(?P<verb>likes|loves|enjoys) to (?P<x>(?!go\b|do\b|see\b|be\b|have\b|hear\b|know\b"
-        r"|talk\b|try\b|think\b|share\b|chat\b|believe\b|help\b|play\b|meet\b|learn\b|play\b).+)",
-        _by_topic("preference"),
+        r"|talk\b|try\b|think\b|share\b|chat\b|believe\b|help\b|play(?: with|$)|meet\b|learn\b).+)",
+        _likes_to,
     ),
     (
         rf"{_A}(?:drinks|eats)"
