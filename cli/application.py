@@ -1,5 +1,6 @@
 """All commands, and what a command's failure looks like."""
 
+import signal
 import sys
 from typing import NoReturn
 
@@ -24,6 +25,8 @@ for module in (demonstrating, serving, importing, checking, doctoring, status, b
 
 def main() -> None:
     """Run a command; a failure we know is one line that says what to do, and exit code 1."""
+    # A shell that starts us in the background has us ignore it, and nobody could end us in order.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         application()
     except (AfterturnError, ServiceError) as error:
@@ -39,8 +42,6 @@ def main() -> None:
             f"MongoDB does not answer ({type(error).__name__}). Is it running, and does"
             " AFTERTURN_MONGO__URI name it? `./afterturn doctor` tells more."
         )
-    except KeyboardInterrupt:
-        _fail("interrupted; what was recorded is safe, and the same command goes on from there")
 
 
 def _fail(message: str) -> NoReturn:

@@ -142,6 +142,10 @@ async def _watch(watch: Watch, recording: asyncio.Task[None]) -> Tally:
         elif time.monotonic() - changed_at > STALLED_SECONDS:
             return now
         await asyncio.sleep(LOOK_SECONDS)
+        # A read that is cancelled may be tried again by the driver, which loses the Ctrl-C.
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
 
 
 def _asked_in(transcript: bytes) -> dict[str, str]:

@@ -23,7 +23,7 @@ from producers.transcripts import Line, Said, lines_of, said_in, undeclared
 from schemas.identity import DEFAULT_PROJECT, SessionIdentity
 
 WORKERS: Final = 16
-"""How many sessions are recorded at once."""
+"""How many users' lines are recorded at once."""
 QUEUED_LINES: Final = 4
 """How many lines may wait for each worker; with the longest line, what bounds the memory."""
 BATCH_LINES: Final = 32
@@ -86,7 +86,7 @@ async def import_transcript(
     progress: Callable[[ImportProgress], None] | None = None,
     patience: Sequence[float] = PATIENCE_SECONDS,
 ) -> ImportReport:
-    """Record the lines of a file as turns, in order within each session.
+    """Record the lines of a file as turns, those of each user in their order.
 
     Args:
         path: JSON lines: session_id, user_id, role, content, and what else a turn may have.
@@ -144,7 +144,10 @@ class _Import:
     async def distribute(
         self, line: Line, project_id: str, queues: Sequence["asyncio.Queue[_Item | None]"]
     ) -> None:
-        """Give a line to the worker of its session, which waits until there is room."""
+        """Give a line to the worker of its user, which waits until there is room.
+
+        What a user says in one session and corrects in the next stays in the order of the file.
+        """
         try:
             said = said_in(line, project_id=project_id)
         except InvalidInputError as error:
@@ -158,7 +161,8 @@ class _Import:
             self._refuse(line.number, (Problem(field="line", rule=rule),))
             return
         item = _Item(line=line.number, said=said, key=said.key(ordinal))
-        await queues[hash(said.whose) % len(queues)].put(item)
+        whose = (said.whose.project_id, said.whose.user_id)
+        await queues[hash(whose) % len(queues)].put(item)
 
     async def record_from(self, queue: "asyncio.Queue[_Item | None]") -> None:
         """Record what comes, one after the other, until there is no more."""

@@ -45,6 +45,8 @@ REFUSED = {
     CrashPoint.LETTER_MARKED_SENT,
 }
 SLOW = {CrashPoint.SNAPSHOT_WOKEN}
+CUT_OFF = {CrashPoint.MODEL_ANSWERED, *SLOW}
+"""Where a call was under way, or its answer not yet stored, when the process died."""
 NEVER_CLOSED = {CrashPoint.SESSION_WOKEN}
 ELSEWHERE = {
     CrashPoint.GAP_NOTED: "minutes apart by design; tests/unit/test_cutting.py crashes there",
@@ -135,7 +137,7 @@ async def test_whoever_comes_after_a_kill_finishes_what_was_begun(
         expected = Outcome.DEAD if is_refused else Outcome.RECORDS
         assert set(report.outcomes) == {expected}
         await holds_what_was_said(running, nothing=is_refused)
-        repaid = 1 if point is CrashPoint.MODEL_ANSWERED else 0
+        repaid = 1 if point in CUT_OFF else 0
         snapshots = sum(report.outcomes.values())
         assert endpoint.count <= calls * snapshots + repaid
         assert await running.parts.letters.count() == (snapshots if is_refused else 0)

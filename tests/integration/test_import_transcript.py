@@ -234,3 +234,19 @@ async def test_an_import_that_was_killed_goes_on_where_it_was(
         f"s{n}": [each["content"] for each in own if each["session_id"] == f"s{n}"]
         for n in range(5)
     }
+
+
+async def test_what_a_user_says_across_sessions_keeps_the_order_of_the_file(
+    db: Database, tmp_path: Path
+) -> None:
+    path = tmp_path / "talk.jsonl"
+    lines = [
+        {"session_id": f"s{number % 7}", "user_id": "ana", "role": "user", "content": str(number)}
+        for number in range(70)
+    ]
+    path.write_text("\n".join(json.dumps(line) for line in lines))
+
+    await import_transcript(path, recorder(db))
+
+    recorded = db["turns"].find().sort("recorded_at", 1)
+    assert [turn["content"] async for turn in recorded] == [line["content"] for line in lines]
