@@ -40,6 +40,8 @@ POINTS = [
 ]
 """Those that every good snapshot passes."""
 SESSIONS = 6
+AT_ONCE = 16
+"""Sessions that are recorded side by side under load: more the embedded database can't take."""
 PERMITS = 2
 OTHER_VERSION = {"AFTERTURN_LLM__TEMPERATURE": "0.5"}
 LONG = timedelta(seconds=120)
@@ -140,6 +142,7 @@ async def test_ten_thousand_turns_with_repeated_and_reordered_events_tile_whole(
     async with installed(mongo_uri, endpoint, tmp_path) as running:
         running.environment["AFTERTURN_EXTRACTION__PERMITS"] = "16"
         running.environment["AFTERTURN_WAKER__LOST_AFTER"] = "30"
+        running.environment["AFTERTURN_MONGO__TIMEOUT"] = "10"
         running.environment["AFTERTURN_SNAPSHOT__STALE"] = "5"
         running.start(instance="one")
         running.start(
@@ -159,14 +162,18 @@ async def test_ten_thousand_turns_with_repeated_and_reordered_events_tile_whole(
 
 async def spoken(running: System, *, sessions: int, turns: int) -> list[Turn]:
     """Record so many sessions at once; return all turns."""
+    gate = asyncio.Semaphore(AT_ONCE)
     async with recorder(running.parts) as recording:
 
         async def talk(number: int) -> list[Turn]:
             whose = SessionIdentity(user_id=f"user {number}", session_id="s")
-            return [
-                await recording.record(whose, {"role": "user", "content": f"I live in town {n}."})
-                for n in range(turns)
-            ]
+            async with gate:
+                return [
+                    await recording.record(
+                        whose, {"role": "user", "content": f"I live in town {n}."}
+                    )
+                    for n in range(turns)
+                ]
 
         talked = await asyncio.gather(*(talk(number) for number in range(sessions)))
     return [turn for talk_ in talked for turn in talk_]
