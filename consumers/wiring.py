@@ -14,7 +14,7 @@ from pipeline.dead_letters import DeadLetters
 from pipeline.extracting import ExtractionStep
 from pipeline.fates import Fates
 from pipeline.ids import OpaqueIds
-from pipeline.models.openai import OpenAIModel, model_from
+from pipeline.models.openai import OpenAIModel, model_from, quiet_vendor_loggers
 from pipeline.ports import Model, Publisher
 from pipeline.refolding import Folder
 from pipeline.settings import LLMSettings, Settings
@@ -218,6 +218,7 @@ async def configured_model(settings: LLMSettings) -> AsyncGenerator[OpenAIModel]
     Raises:
         ConfigurationError: None is configured, or not enough of it.
     """
+    quiet_vendor_loggers()
     model = model_from(settings)
     await model.prepare()
     try:

@@ -401,6 +401,10 @@ class ExtractionStep:
                     for index in live_parts(attempt.extraction)
                     if not waiting or attempt.extraction.parts[index].state is PartState.WAITING
                 ]
+                if not parts:
+                    # Whatever fails still has its letters; it must not fail for ever.
+                    await self._settle(attempt, Outcome.DEAD, {})
+                    return False
                 await self._give_up(attempt, last, parts, is_exhausted=disposition == "exhausted")
                 return True
 

@@ -12,7 +12,6 @@ from consumers.wiring import Installation, installation, recorder
 from pipeline.crash_points import CrashPoint, arm
 from pipeline.errors import RecordingUnavailableError
 from pipeline.logs import configure_logs
-from pipeline.models.openai import quiet_vendor_loggers
 from pipeline.settings import Settings
 from schemas.identity import SessionIdentity
 
@@ -35,7 +34,6 @@ def work(
     if crash_at is not None:
         arm(crash_at)
     configure_logs("info")
-    quiet_vendor_loggers()
     asyncio.run(_work(said, closes=closes))
 
 

@@ -1,0 +1,215 @@
+"""The extraction step on a real database: whatever fails comes to an end that is recorded."""
+
+import asyncio
+from collections import deque
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from consumers.wiring import Installation, extraction_step, wire
+from pipeline.messages import encode
+from pipeline.planning import FIRST_TICKET, ready_data, ready_event
+from pipeline.ports import ModelRequest
+from pipeline.settings import Settings
+from pipeline.stores.mongo import Database
+from schemas.extraction import Extraction, Outcome, Reply
+from schemas.failure import Coordinates
+from schemas.message import IncomingMessage, OutgoingMessage
+from schemas.snapshot import Snapshot
+from schemas.topics import DEAD, RECORD_CHANGED, SNAPSHOT_READY, Stage
+from tests.builders import IDENTITY, SAID_AT, snapshot, turn
+
+PATIENCE_SECONDS = 30
+
+
+class Broker:
+    """Delivers what is published to the extraction topics, in order and at once."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[IncomingMessage] = deque()
+        self.dead: list[OutgoingMessage] = []
+        self.offset = 0
+
+    async def publish(self, message: OutgoingMessage) -> None:
+        if message.topic == DEAD[Stage.EXTRACTION].name:
+            self.dead.append(message)
+        elif message.topic != RECORD_CHANGED.name:
+            self.offset += 1
+            at = Coordinates(
+                topic=message.topic,
+                partition=0,
+                offset=self.offset,
+                timestamp_ms=0,
+                group="g",
+            )
+            self.waiting.append(
+                IncomingMessage(
+                    at=at, key=message.key, value=message.value, headers=message.headers
+                )
+            )
+
+
+class ScriptedModel:
+    """Answers or raises as told; the last saying stands for all that follow."""
+
+    version = "v1"
+    max_tokens = 1000
+
+    def __init__(self, *sayings: dict[str, Any] | Exception) -> None:
+        self.sayings = list(sayings)
+        self.requests: list[ModelRequest] = []
+
+    async def answer(self, request: ModelRequest) -> Reply:
+        self.requests.append(request)
+        saying = self.sayings.pop(0) if len(self.sayings) > 1 else self.sayings[0]
+        if isinstance(saying, Exception):
+            raise saying
+        return Reply(
+            answer=saying,
+            model="m",
+            finish_reason="stop",
+            request_id=None,
+            calls=1,
+            prompt_tokens=1,
+            completion_tokens=1,
+            answered_at=datetime.now(UTC),
+        )
+
+
+def home(seq: int, quote: str = "I live in Porto.") -> dict[str, Any]:
+    return {
+        "attribute": "home",
+        "label": "Porto",
+        "text": "The user lives in Porto.",
+        "evidence": [seq],
+        "quote": quote,
+    }
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+@pytest.fixture
+async def parts(db: Database, broker: Broker) -> Installation:
+    return await wire(Settings(), db, broker)
+
+
+async def announced(parts: Installation, broker: Broker, *contents: str) -> Snapshot:
+    """Store turns and their snapshot, and announce it."""
+    for seq, content in enumerate(contents, 1):
+        await parts.turns.insert(turn(seq, content), idempotency=None)
+    cut = snapshot(1, len(contents))
+    await parts.snapshots.insert(cut, wake_at_ms=2**60)
+    event = ready_event(ready_data(cut), SAID_AT)
+    await broker.publish(encode(SNAPSHOT_READY.name, event, ticket=FIRST_TICKET))
+    return cut
+
+
+async def run(parts: Installation, broker: Broker, model: ScriptedModel) -> Extraction:
+    """Deliver until nothing waits; return the extraction."""
+    step = extraction_step(parts, model)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while broker.waiting:
+            await step(broker.waiting.popleft())
+    found = await parts.extractions.get(f"{snapshot().snapshot_id}:0")
+    assert found is not None
+    return found
+
+
+async def test_one_item_in_five_is_right_and_four_are_set_aside_with_their_reasons(
+    parts: Installation, broker: Broker
+) -> None:
+    await announced(parts, broker, "I live in Porto.", "You seem to like tea.", "My key is sk-x.")
+    await parts.database["turns"].update_one({"seq": 2}, {"$set": {"role": "assistant"}})
+    secret = "sk-test-0000000000000000000000"
+    model = ScriptedModel(
+        {
+            "semantic": [
+                home(1),
+                home(1, "I live in Braga."),
+                home(9),
+                home(2, "You seem to like tea."),
+                home(1) | {"text": f"The key is {secret}."},
+            ]
+        }
+    )
+
+    settled = await run(parts, broker, model)
+
+    assert settled.outcome is Outcome.RECORDS
+    assert len(await parts.assertions.of_extraction(settled.extraction_id)) == 1
+    reasons = [item.reason for item in settled.parts[0].set_aside]
+    assert len(reasons) == len(set(reasons)) == 4
+
+
+async def test_a_snapshot_that_vanished_ends_as_a_letter_and_not_in_a_loop(
+    parts: Installation, broker: Broker
+) -> None:
+    cut = await announced(parts, broker, "I live in Porto.")
+    await parts.database["snapshots"].delete_one({"_id": cut.snapshot_id})
+
+    settled = await run(parts, broker, ScriptedModel({}))
+
+    assert settled.outcome is Outcome.DEAD
+    assert len(broker.dead) == await parts.letters.count() == 1
+
+
+async def test_turns_that_are_gone_settle_as_gone_without_a_call(
+    parts: Installation, broker: Broker
+) -> None:
+    await announced(parts, broker, "I live in Porto.")
+    await parts.database["turns"].delete_many({})
+    model = ScriptedModel({})
+
+    settled = await run(parts, broker, model)
+
+    assert settled.outcome is Outcome.GONE
+    assert model.requests == []
+
+
+async def test_a_bug_while_concluding_is_tried_again_then_a_letter(
+    parts: Installation, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await announced(parts, broker, "I live in Porto.")
+
+    async def broken(_assertions: object) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(parts.folder, "assert_all", broken)
+    model = ScriptedModel({"semantic": [home(1)]})
+
+    settled = await run(parts, broker, model)
+
+    assert settled.outcome is Outcome.DEAD
+    assert [one.failure.failure_class for one in settled.attempts][:2] == ["bug.unclassified"] * 2
+    assert len(model.requests) == 1
+    assert len(broker.dead) == 1
+
+
+async def test_delivering_a_settled_extraction_again_calls_nobody_and_changes_nothing(
+    parts: Installation, broker: Broker
+) -> None:
+    await announced(parts, broker, "I live in Porto.")
+    first = broker.waiting[0]
+    model = ScriptedModel({"semantic": [home(1)]})
+    settled = await run(parts, broker, model)
+
+    broker.waiting.extend([first, first.model_copy(update={"headers": ()})])
+    again = await run(parts, broker, model)
+
+    assert again == settled
+    assert len(model.requests) == 1
+
+
+async def test_no_two_identities_share_a_record(parts: Installation, broker: Broker) -> None:
+    await announced(parts, broker, "I live in Porto.")
+    await run(parts, broker, ScriptedModel({"semantic": [home(1)]}))
+
+    mine = [r async for r in parts.records.of_scope(project_id="default", owner=IDENTITY.user_id)]
+    others = [r async for r in parts.records.of_scope(project_id="default", owner="bo")]
+
+    assert len(mine) == 1
+    assert others == []
