@@ -1,6 +1,7 @@
 """`bench NAME`: a figure beside its yardstick, in one run on the same servers."""
 
 import tempfile
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -14,6 +15,7 @@ from cli.system import embedded
 from pipeline.logs import configure_logs
 from pipeline.settings import Settings
 
+PATIENCE: Final = timedelta(minutes=2)
 Name = Literal["record", "extraction", "cpu", "latency"]
 _BENCHMARKS: Final[dict[Name, Any]] = {
     "record": record,
@@ -36,7 +38,11 @@ def bench(name: Annotated[Name, typer.Argument()], *, as_json: AsJson = False) -
 async def _bench(name: Name, output: Output) -> int:
     configure_logs("error")
     with tempfile.TemporaryDirectory(prefix="afterturn-bench-") as place:
-        async with embedded(Path(place), Settings(), output) as parts:
+        settings = Settings()
+        # What is overloaded on purpose answers late, and that is a figure, not an error.
+        patient = settings.mongo.model_copy(update={"timeout": PATIENCE})
+        settings = settings.model_copy(update={"mongo": patient})
+        async with embedded(Path(place), settings, output) as parts:
             figures = await _BENCHMARKS[name].run(parts, output.step)
     for figure in figures:
         beside = (
