@@ -11,7 +11,6 @@ from aiokafka import TopicPartition
 from structlog.testing import capture_logs
 
 from compose.embedded import embedded_kafka
-from compose.processes import free_port
 from consumers.apps import ConsumerApp, Subscription
 from consumers.lag import group_lag
 from pipeline.errors import ConfigurationError
@@ -305,31 +304,29 @@ class _Record:
 
 async def test_it_waits_for_kafka_and_says_so(tmp_path: Path) -> None:
     """A process that starts before its broker connects when that is there."""
-    port = free_port()
-    told, group = Told(), new_group()
-    with capture_logs() as logs:
+    told = Told()
+    async with embedded_kafka(tmp_path) as kafka:
+        topic = await new_topic(kafka.bootstrap_servers)
+        await append(kafka.bootstrap_servers, topic, [b"v"])
+        await kafka.stop()
         app = ConsumerApp(
-            kafka_settings(f"127.0.0.1:{port}"),
+            kafka_settings(kafka.bootstrap_servers),
             [
                 Subscription(
-                    name="main", group=group, topics=declared("a"), step=told, concurrency=1
+                    name="main", group=new_group(), topics=declared(topic), step=told, concurrency=1
                 )
             ],
         )
-        starting = asyncio.create_task(app.start())
-        await asyncio.sleep(0.3)
-        assert not starting.done()
-        async with embedded_kafka(tmp_path, port=port) as kafka:
-            topic = await new_topic(kafka.bootstrap_servers)
-            app._subscriptions = (  # pyright: ignore[reportPrivateUsage]
-                Subscription(
-                    name="main", group=group, topics=declared(topic), step=told, concurrency=1
-                ),
-            )
-            await append(kafka.bootstrap_servers, topic, [b"v"])
+        with capture_logs() as logs:
+            starting = asyncio.create_task(app.start())
+            async with asyncio.timeout(30):
+                while not any(each["event"] == "kafka_unreachable" for each in logs):
+                    await asyncio.sleep(0.05)
+            assert not starting.done()
+            await kafka.start()
             await starting
-            await told.until_done(1)
-            await app.stop()
+        await told.until_done(1)
+        await app.stop()
 
     assert [each["bootstrap_servers"] for each in logs if each["event"] == "kafka_unreachable"]
 
