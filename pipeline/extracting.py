@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -29,6 +30,7 @@ from pipeline.planning import (
     new_extraction,
     next_waiting,
     outcome_of,
+    parts_to_bury,
     summary_of,
     turns_of,
 )
@@ -119,6 +121,8 @@ class ExtractionStep:
         self._settings = settings
         self._age_cap = retry.age_cap
         self._permits = asyncio.Semaphore(settings.permits)
+        self._turnstiles: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """One an extraction that is worked on here; gone when nobody is."""
 
     async def __call__(self, message: IncomingMessage) -> None:
         """Bring the extraction that a message names to its outcome, or to a recorded wait.
@@ -132,9 +136,13 @@ class ExtractionStep:
         except MessageError as error:
             await self._dead_letters.settle(message, Stage.EXTRACTION, error)
             return
-        is_settled = False
-        while not is_settled:
-            is_settled = await self._is_settled(message, data)
+        # A redelivery may come while the first delivery is still worked on here: it waits for its
+        # end, so that taking over a claim of our own always means that nobody works under it.
+        turnstile = self._turnstiles.setdefault(f"{data.snapshot}:{data.run}", asyncio.Lock())
+        async with turnstile:
+            is_settled = False
+            while not is_settled:
+                is_settled = await self._is_settled(message, data)
 
     async def _is_settled(self, message: IncomingMessage, data: SnapshotReadyData) -> bool:
         """Go through E1 to E9 once; false if somebody changed the ledger meanwhile."""
@@ -168,7 +176,8 @@ class ExtractionStep:
             return False
         if current.claim.lease_until_ms <= await self._server_time.now_ms():
             return False
-        if current.claim.message != _coordinates(message):
+        is_live = current.claim.ticket == current.next.ticket
+        if is_live and current.claim.message != _coordinates(message):
             log.info("held_by_another", extraction=seen.extraction_id)
             return True
         try:
@@ -220,7 +229,8 @@ class ExtractionStep:
             max(1, snapshot.first_seq - self._settings.context_turns),
             snapshot.last_seq,
         )
-        if not any(turn.seq >= snapshot.first_seq for turn in turns):
+        is_replaced = snapshot.active_run != extraction.run
+        if is_replaced or not any(turn.seq >= snapshot.first_seq for turn in turns):
             await self._settle(attempt, Outcome.GONE, {})
             return
         if extraction.crashes >= CRASHES and (parts := live_parts(extraction)):
@@ -271,7 +281,7 @@ class ExtractionStep:
         before = [turn for turn in turns if turn.seq < first_seq]
         tail: list[Turn] = []
         tokens = 0
-        for turn in reversed(before[-self._settings.context_turns :]):
+        for turn in reversed(before[max(0, len(before) - self._settings.context_turns) :]):
             tokens += turn.tokens
             if tokens > self._settings.context_tokens:
                 break
@@ -279,7 +289,11 @@ class ExtractionStep:
         return tuple(reversed(tail))
 
     async def _store(self, extraction: Extraction, part: int, reply: Reply) -> Extraction:
-        """Store an answer, and try again while the claim lasts: it was paid for."""
+        """Store an answer, and try again while the claim lasts: it was paid for.
+
+        Raises:
+            ClaimLostError: It is stored, but somebody else goes on from there.
+        """
         gives_up_at = asyncio.get_running_loop().time() + _margin(self._settings).total_seconds()
         while True:
             try:
@@ -294,7 +308,10 @@ class ExtractionStep:
                 log.warning("answer_not_stored_yet", extraction=extraction.extraction_id)
                 await asyncio.sleep(1)
             else:
-                return stored
+                break
+        if stored.fence != extraction.fence:
+            raise ClaimLostError
+        return stored
 
     async def _conclude(self, attempt: _Attempt, snapshot: Snapshot, turns: Sequence[Turn]) -> None:
         """E7 to E9: judge the items, fold what is accepted, settle."""
@@ -348,14 +365,25 @@ class ExtractionStep:
             settled_at=self._clock.now(),
         )
         if not is_mine:
+            await self._leave_no_trace(extraction)
             raise ClaimLostError
         reached(CrashPoint.EXTRACTION_SETTLED)
         log.info("extraction_settled", extraction=extraction.extraction_id, outcome=outcome)
         await self._finish(extraction.model_copy(update={"outcome": outcome}))
 
+    async def _leave_no_trace(self, extraction: Extraction) -> None:
+        """Remove what was asserted meanwhile from an answer that its successor set aside."""
+        current = await self._extractions.get(extraction.extraction_id)
+        if current is not None and any(
+            part.reply and part.state is PartState.DEAD for part in current.parts
+        ):
+            await self._folder.remove_run(extraction.extraction_id)
+
     async def _finish(self, extraction: Extraction) -> None:
         """Do what follows from an outcome. Idempotent: a redelivery comes here too."""
-        await self._snapshots.settle(extraction.snapshot_id, summary=summary_of(extraction))
+        await self._snapshots.settle(
+            extraction.snapshot_id, run=extraction.run, summary=summary_of(extraction)
+        )
         reached(CrashPoint.SNAPSHOT_SETTLED)
         await self._fates.send_pending(extraction)
 
@@ -392,15 +420,14 @@ class ExtractionStep:
                 await self._fates.retry(self._context(attempt), attempt.extraction, tier, failed)
                 return False
             case Hold():
-                await self._extractions.release(attempt.extraction)
+                await self._extractions.release(
+                    attempt.extraction, held_since_ms=await self._server_time.now_ms()
+                )
                 raise HeldError(failure.reason)
             case GiveUp(failure=last, disposition=disposition):
-                waiting = next_waiting(attempt.extraction) is not None
-                parts = [
-                    index
-                    for index in live_parts(attempt.extraction)
-                    if not waiting or attempt.extraction.parts[index].state is PartState.WAITING
-                ]
+                parts = parts_to_bury(attempt.extraction)
+                if part is not None and disposition == "content":
+                    parts = [part]
                 if not parts:
                     # Whatever fails still has its letters; it must not fail for ever.
                     await self._settle(attempt, Outcome.DEAD, {})

@@ -176,7 +176,9 @@ class Fates:
         )
         now_ms = await self._server_time.now_ms()
         if extraction is not None and extraction.outcome is not None:
-            await self._snapshots.settle(snapshot.snapshot_id, summary=summary_of(extraction))
+            await self._snapshots.settle(
+                snapshot.snapshot_id, run=extraction.run, summary=summary_of(extraction)
+            )
             reached(CrashPoint.SNAPSHOT_SETTLED)
             return
         wait_until_ms = 0 if extraction is None else self._is_due_by(extraction)

@@ -80,6 +80,16 @@ def live_parts(extraction: Extraction) -> list[int]:
     ]
 
 
+def parts_to_bury(extraction: Extraction) -> list[int]:
+    """Return what an extraction that is given up on loses: what waits, else all that is live.
+
+    With nothing waiting, it is the answers themselves that can't be concluded from.
+    """
+    live = live_parts(extraction)
+    waiting = [part for part in live if extraction.parts[part].state is PartState.WAITING]
+    return waiting or live
+
+
 def turns_of(part: Part, turns: Sequence[Turn]) -> tuple[Turn, ...]:
     """Return those of the turns that a part covers."""
     return tuple(turn for turn in turns if part.first_seq <= turn.seq <= part.last_seq)

@@ -187,8 +187,8 @@ class Snapshots(Protocol):
         """Return one."""
         ...
 
-    async def settle(self, snapshot_id: str, *, summary: str | None) -> None:
-        """Mark it settled and keep its summary. Idempotent."""
+    async def settle(self, snapshot_id: str, *, run: int, summary: str | None) -> None:
+        """Mark it settled and keep its summary, if `run` is its active one. Idempotent."""
         ...
 
     async def unsettled_due(self, now_ms: int, limit: int) -> list[Snapshot]:
@@ -258,7 +258,8 @@ class Extractions(Protocol):
     ) -> bool:
         """Replace the live message by another, as unsent; keep the failed attempt if there was one.
 
-        Conditional on the ticket too: what was scheduled by somebody else is never overwritten.
+        A deferral, which leaves the claim to its holder, is conditional on the ticket too: what was
+        scheduled by somebody else is never overwritten by it.
         """
         ...
 
@@ -273,8 +274,11 @@ class Extractions(Protocol):
         """Fix the outcome, and by part what was set aside; end the claim."""
         ...
 
-    async def release(self, extraction: Extraction) -> None:
-        """Give a claim back as if it had not been taken: no crash, no attempt."""
+    async def release(self, extraction: Extraction, *, held_since_ms: int | None = None) -> None:
+        """Give a claim back as if it had not been taken: no crash, no attempt.
+
+        `held_since_ms`: from then until the next claim its age stands still.
+        """
         ...
 
     async def mark_sent(self, extraction_id: str, ticket: str) -> None:

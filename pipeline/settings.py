@@ -6,9 +6,9 @@ by being 0; where there is no limit the value is none.
 
 from contextlib import suppress
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from schemas.topics import DELAYS
@@ -22,8 +22,12 @@ def _number_as_seconds(value: object) -> object:
     return value
 
 
-Span = Annotated[timedelta, BeforeValidator(_number_as_seconds), Field(gt=timedelta(0))]
-"""A positive span: seconds, or ISO 8601 (`PT2M`)."""
+Span = Annotated[
+    timedelta,
+    BeforeValidator(_number_as_seconds),
+    Field(gt=timedelta(0), le=timedelta(days=90)),
+]
+"""A positive span of at most 90 days: seconds, or ISO 8601 (`PT2M`)."""
 
 
 class _Group(BaseModel):
@@ -95,6 +99,12 @@ class ExtractionSettings(_Group):
     """How many turns before the snapshot the model is shown."""
     context_tokens: int = Field(default=1000, ge=0)
 
+    @model_validator(mode="after")
+    def _lease_outlasts_an_attempt(self) -> Self:
+        if self.lease <= self.attempt_deadline:
+            raise ValueError("lease must be longer than attempt_deadline")
+        return self
+
 
 class RetrySettings(_Group):
     """How failures wait."""
@@ -103,6 +113,12 @@ class RetrySettings(_Group):
     """The wait of each tier by its name; every tier must be named."""
     age_cap: Span = timedelta(hours=36)
     """What was retried longer becomes a letter."""
+
+    @model_validator(mode="after")
+    def _every_tier_is_named(self) -> Self:
+        if self.delays.keys() != DELAYS.keys():
+            raise ValueError(f"delays must name each of {', '.join(DELAYS)} and no other")
+        return self
 
 
 class WakerSettings(_Group):

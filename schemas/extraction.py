@@ -79,6 +79,8 @@ class Claim(Frozen):
     """Server time."""
     message: str
     """`topic/partition/offset` of the message that is being worked on."""
+    ticket: str
+    """The one it carries; where it is not the live one any more, that message is stale."""
 
 
 class NextMessage(Frozen):
@@ -111,6 +113,8 @@ class Extraction(Frozen):
     attempts: tuple[Attempt, ...] = ()
     """Every failed one, oldest first; the ladder counts them by class."""
     first_seen_ms: int
+    """When its age began; time that it was held is not counted."""
+    held_since_ms: int | None = None
     next: NextMessage
     unsent_letters: tuple[Letter, ...] = ()
     outcome: Outcome | None = None

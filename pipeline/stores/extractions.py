@@ -72,7 +72,10 @@ class MongoExtractions:
             "owner": owner,
             "lease_until_ms": {"$add": [SERVER_NOW_MS, lease_ms]},
             "message": message,
+            "ticket": extraction.next.ticket,
         }
+        held_ms = 0 if extraction.held_since_ms is None else now_ms - extraction.held_since_ms
+        first_seen_ms = extraction.first_seen_ms + max(0, held_ms)
         result = await self._collection.update_one(
             _as_read(extraction) | {"next.ticket": extraction.next.ticket},
             [
@@ -81,6 +84,8 @@ class MongoExtractions:
                         "fence": fence,
                         "claim": claim,
                         "crashes": extraction.crashes + is_crash,
+                        "first_seen_ms": first_seen_ms,
+                        "held_since_ms": None,
                     }
                 }
             ],
@@ -91,8 +96,14 @@ class MongoExtractions:
             update={
                 "fence": fence,
                 "crashes": extraction.crashes + is_crash,
+                "first_seen_ms": first_seen_ms,
+                "held_since_ms": None,
                 "claim": Claim(
-                    fence=fence, owner=owner, lease_until_ms=now_ms + lease_ms, message=message
+                    fence=fence,
+                    owner=owner,
+                    lease_until_ms=now_ms + lease_ms,
+                    message=message,
+                    ticket=extraction.next.ticket,
                 ),
             }
         )
@@ -151,7 +162,9 @@ class MongoExtractions:
     ) -> bool:
         """Mark parts dead, and keep their letters and the attempt, in one update."""
         states: Document = {}
+        as_read: Document = {}
         for part, letter in letters.items():
+            as_read[f"parts.{part}.state"] = extraction.parts[part].state
             states[f"parts.{part}.state"] = PartState.DEAD
             states[f"parts.{part}.letter_id"] = letter.letter_id
         return await self._change(
@@ -166,6 +179,7 @@ class MongoExtractions:
                 },
                 "$min": {"unsent_since_ms": _epoch_ms(attempt.failed_at)},
             },
+            as_read,
         )
 
     async def schedule(
@@ -183,7 +197,9 @@ class MongoExtractions:
         update: Document = {"$set": changes, "$min": {"unsent_since_ms": following.scheduled_ms}}
         if attempt is not None:
             update["$push"] = {"attempts": attempt.model_dump()}
-        return await self._change(extraction, update, {"next.ticket": extraction.next.ticket})
+        # Who holds the claim decides, whatever a redelivery of his message was put off to.
+        condition = {} if ends_claim else {"next.ticket": extraction.next.ticket}
+        return await self._change(extraction, update, condition)
 
     async def settle(
         self,
@@ -211,9 +227,9 @@ class MongoExtractions:
             },
         )
 
-    async def release(self, extraction: Extraction) -> None:
-        """Give a claim back as if it had not been taken."""
-        await self._change(extraction, {"$set": {"claim": None}})
+    async def release(self, extraction: Extraction, *, held_since_ms: int | None = None) -> None:
+        """Give a claim back as if it had not been taken; from a moment on, it may be held."""
+        await self._change(extraction, {"$set": {"claim": None, "held_since_ms": held_since_ms}})
 
     async def mark_sent(self, extraction_id: str, ticket: str) -> None:
         """The message of this ticket is acknowledged. Idempotent."""

@@ -50,10 +50,10 @@ class MongoSnapshots:
         document = await self._collection.find_one({"_id": snapshot_id})
         return None if document is None else snapshot_from(document)
 
-    async def settle(self, snapshot_id: str, *, summary: str | None) -> None:
-        """Mark it settled and keep its summary. Idempotent."""
+    async def settle(self, snapshot_id: str, *, run: int, summary: str | None) -> None:
+        """Mark it settled and keep its summary, if `run` is its active one. Idempotent."""
         await self._collection.update_one(
-            {"_id": snapshot_id},
+            {"_id": snapshot_id, "active_run": run},
             {"$set": {"settled": True, "summary": summary}, "$unset": {"wake_at_ms": ""}},
         )
 

@@ -2,20 +2,23 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from consumers.wiring import Installation, extraction_step, wire
+from pipeline.errors import AnswerError
+from pipeline.extracting import HeldError
 from pipeline.messages import encode
 from pipeline.planning import FIRST_TICKET, ready_data, ready_event
 from pipeline.ports import ModelRequest
 from pipeline.settings import Settings
 from pipeline.stores.mongo import Database
 from schemas.extraction import Extraction, Outcome, Reply
-from schemas.failure import Coordinates
-from schemas.message import IncomingMessage, OutgoingMessage
+from schemas.failure import Coordinates, FailureClass
+from schemas.message import TICKET_HEADER, IncomingMessage, OutgoingMessage
 from schemas.snapshot import Snapshot
 from schemas.topics import DEAD, RECORD_CHANGED, SNAPSHOT_READY, Stage
 from tests.builders import IDENTITY, SAID_AT, snapshot, turn
@@ -56,12 +59,17 @@ class ScriptedModel:
     version = "v1"
     max_tokens = 1000
 
-    def __init__(self, *sayings: dict[str, Any] | Exception) -> None:
+    def __init__(
+        self, *sayings: dict[str, Any] | Exception, gate: asyncio.Event | None = None
+    ) -> None:
         self.sayings = list(sayings)
+        self.gate = gate
         self.requests: list[ModelRequest] = []
 
     async def answer(self, request: ModelRequest) -> Reply:
         self.requests.append(request)
+        if self.gate is not None:
+            await self.gate.wait()
         saying = self.sayings.pop(0) if len(self.sayings) > 1 else self.sayings[0]
         if isinstance(saying, Exception):
             raise saying
@@ -213,3 +221,185 @@ async def test_no_two_identities_share_a_record(parts: Installation, broker: Bro
 
     assert len(mine) == 1
     assert others == []
+
+
+async def test_a_redelivery_in_the_same_process_waits_for_the_first_and_spends_nothing(
+    parts: Installation, broker: Broker
+) -> None:
+    await announced(parts, broker, "I live in Porto.")
+    message = broker.waiting.popleft()
+    gate = asyncio.Event()
+    model = ScriptedModel(ConnectionResetError("reset"), gate=gate)
+    step = extraction_step(parts, model)
+
+    first, second = (asyncio.create_task(step(message)) for _ in range(2))
+    await until(lambda: bool(model.requests))
+    gate.set()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await asyncio.gather(first, second)
+
+    ledger = await ledger_of(parts)
+    assert len(model.requests) == len(ledger.attempts) == 1
+    assert len(broker.waiting) == 1
+    assert ledger.claim is None
+
+
+async def test_a_worker_whose_lease_ran_out_never_gets_its_successors_claim(
+    parts: Installation, broker: Broker
+) -> None:
+    await announced(parts, broker, "I live in Porto.", "I like tea.")
+    message = broker.waiting.popleft()
+    gate = asyncio.Event()
+    too_long = AnswerError(FailureClass.CONTEXT_LENGTH, "context_length_exceeded")
+    late = ScriptedModel({"semantic": [home(1)]}, gate=gate)
+    stalled = asyncio.create_task(extraction_step(parts, late)(message))
+    await until(lambda: bool(late.requests))
+    await lapse(parts)
+    other_gate = asyncio.Event()
+    successor = ScriptedModel(too_long, {}, gate=other_gate)
+    copy = message.model_copy(update={"at": message.at.model_copy(update={"offset": 99})})
+    working = asyncio.create_task(extraction_step(parts, successor)(copy))
+    await until(lambda: bool(successor.requests))
+    claim = (await ledger_of(parts)).claim
+
+    gate.set()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await stalled
+
+    assert (await ledger_of(parts)).claim == claim
+    assert len(late.requests) == 1
+    other_gate.set()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await working
+    assert (await ledger_of(parts)).outcome is not None
+
+
+async def test_the_last_live_message_of_a_dead_holder_is_never_dropped(
+    parts: Installation, broker: Broker
+) -> None:
+    await announced(parts, broker, "I live in Porto.")
+    message = broker.waiting.popleft()
+    dead = ScriptedModel({}, gate=asyncio.Event())
+    holder = asyncio.create_task(extraction_step(parts, dead)(message))
+    await until(lambda: bool(dead.requests))
+    step = extraction_step(parts, ScriptedModel({"semantic": [home(1)]}))
+
+    await step(message)
+    deferred = broker.waiting.popleft()
+    await step(deferred)
+    again = broker.waiting.popleft()
+    await step(deferred)
+
+    assert (await ledger_of(parts)).outcome is None
+    await lapse(parts)
+    await step(again)
+    assert (await ledger_of(parts)).outcome is Outcome.RECORDS
+    holder.cancel()
+    await asyncio.wait({holder})
+
+
+async def test_a_live_holder_records_its_failure_though_its_message_was_deferred(
+    parts: Installation, broker: Broker
+) -> None:
+    await announced(parts, broker, "I live in Porto.")
+    message = broker.waiting.popleft()
+    gate = asyncio.Event()
+    model = ScriptedModel(ConnectionResetError("reset"), gate=gate)
+    holder = asyncio.create_task(extraction_step(parts, model)(message))
+    await until(lambda: bool(model.requests))
+    await extraction_step(parts, ScriptedModel({}))(message)
+
+    gate.set()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await holder
+
+    ledger = await ledger_of(parts)
+    assert [one.failure.failure_class for one in ledger.attempts] == ["env.network"]
+    assert ledger.claim is None
+    assert ledger.next.ticket == header_ticket(broker.waiting[-1])
+
+
+async def test_a_run_that_is_not_active_is_neither_paid_for_nor_settles_the_snapshot(
+    parts: Installation, broker: Broker
+) -> None:
+    cut = await announced(parts, broker, "I live in Porto.")
+    broker.waiting.clear()
+    other = ready_event(ready_data(cut, 1), SAID_AT)
+    await broker.publish(encode(SNAPSHOT_READY.name, other, ticket=FIRST_TICKET))
+    model = ScriptedModel({"semantic": [home(1)]})
+
+    await extraction_step(parts, model)(broker.waiting.popleft())
+
+    assert model.requests == []
+    kept = await parts.snapshots.get(cut.snapshot_id)
+    assert kept is not None
+    assert not kept.settled
+
+
+async def test_time_that_was_held_does_not_count_towards_the_age_cap(
+    parts: Installation, broker: Broker
+) -> None:
+    await announced(parts, broker, "I live in Porto.")
+    message = broker.waiting.popleft()
+    unknown = AnswerError(FailureClass.MODEL_UNKNOWN, "model_not_found")
+    step = extraction_step(parts, ScriptedModel(unknown, ConnectionResetError("reset")))
+    with pytest.raises(HeldError):
+        await step(message)
+    two_days_ms = 48 * 3600 * 1000
+    back = {"first_seen_ms": -two_days_ms, "held_since_ms": -two_days_ms}
+    await parts.database["extractions"].update_one({}, {"$inc": back})
+
+    await step(message)
+
+    assert (await ledger_of(parts)).outcome is None
+    assert len(broker.waiting) == 1
+
+
+async def test_one_part_that_is_too_slow_takes_no_other_with_it(
+    parts: Installation, broker: Broker
+) -> None:
+    await announced(parts, broker, "I live in Porto.", "I like tea.", "I run.", "I am Ana.")
+    too_long = AnswerError(FailureClass.CONTEXT_LENGTH, "context_length_exceeded")
+    slow = [TimeoutError()] * 3
+    model = ScriptedModel(too_long, *slow, {"semantic": [home(3, "I run.")]})
+
+    settled = await run(parts, broker, model)
+
+    assert settled.outcome is Outcome.PARTIAL
+    assert [part.state for part in settled.parts] == ["split", "dead", "answered"]
+
+
+async def test_no_context_means_none(parts: Installation, broker: Broker) -> None:
+    await announced(parts, broker, "I live in Porto.", "I like tea.")
+    extraction = parts.settings.extraction.model_copy(update={"context_turns": 0})
+    settings = parts.settings.model_copy(update={"extraction": extraction})
+    bare = await wire(settings, parts.database, broker)
+    too_long = AnswerError(FailureClass.CONTEXT_LENGTH, "context_length_exceeded")
+    model = ScriptedModel(too_long, {})
+
+    await run(bare, broker, model)
+
+    assert [len(request.context) for request in model.requests] == [0, 0, 0]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            if holds():
+                return
+            await asyncio.sleep(0.01)
+
+
+async def ledger_of(parts: Installation) -> Extraction:
+    found = await parts.extractions.get(f"{snapshot().snapshot_id}:0")
+    assert found is not None
+    return found
+
+
+async def lapse(parts: Installation) -> None:
+    """Let the lease of whoever holds the extraction have ended."""
+    await parts.database["extractions"].update_one({}, {"$set": {"claim.lease_until_ms": 0}})
+
+
+def header_ticket(message: IncomingMessage) -> str | None:
+    return message.header(TICKET_HEADER)

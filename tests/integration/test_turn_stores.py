@@ -193,8 +193,8 @@ async def test_an_unsettled_snapshot_is_looked_at_when_it_is_time(db: Database) 
     assert await snapshots.unsettled_due(20, 1) == [snapshot(1, 4)]
 
     await snapshots.wake_later(snapshot(1, 4).snapshot_id, 30)
-    await snapshots.settle(snapshot(5, 6).snapshot_id, summary="Tea.")
-    await snapshots.settle(snapshot(5, 6).snapshot_id, summary="Tea.")
+    await snapshots.settle(snapshot(5, 6).snapshot_id, run=0, summary="Tea.")
+    await snapshots.settle(snapshot(5, 6).snapshot_id, run=0, summary="Tea.")
     await snapshots.wake_later(snapshot(5, 6).snapshot_id, 5)
 
     assert await snapshots.unsettled_due(29, 10) == []
