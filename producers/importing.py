@@ -1,15 +1,17 @@
 """Importing a transcript: every good line becomes a turn, once, however often that is tried.
 
-A turn is known by its session, its place among that session's lines and what it says. So a file
-that was cut off is simply imported again, and one that has grown adds what is new.
+A turn is known by its session, what it says, and its number among the lines that say the same. So
+a file that was cut off is simply imported again, and one that has grown or was mended adds what is
+new.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from pipeline.errors import (
     ConflictError,
@@ -18,6 +20,7 @@ from pipeline.errors import (
     RecordingUnavailableError,
 )
 from pipeline.recording import accept_identity
+from producers.occurrences import Occurrences
 from producers.recording import Recorded, Recorder
 from producers.transcripts import Line, Said, lines_of, said_in, undeclared
 from schemas.identity import DEFAULT_PROJECT, SessionIdentity
@@ -104,8 +107,22 @@ async def import_transcript(
         RecordingUnavailableError: MongoDB was gone for too long; import the file again.
     """
     accept_identity({"project_id": project_id, "user_id": "-", "session_id": "-"})
-    work = _Import(recorder, patience)
     size = (await asyncio.to_thread(path.stat)).st_size
+    with Occurrences() as occurrences:
+        work = _Import(recorder, patience, occurrences)
+        await _record_lines(work, path, size, project_id, progress)
+    if close:
+        await work.close_sessions()
+    return work.finished()
+
+
+async def _record_lines(
+    work: "_Import",
+    path: Path,
+    size: int,
+    project_id: str,
+    progress: Callable[[ImportProgress], None] | None,
+) -> None:
     queues = [asyncio.Queue[_Item | None](QUEUED_LINES) for _ in range(WORKERS)]
     try:
         async with asyncio.TaskGroup() as group:
@@ -121,9 +138,6 @@ async def import_transcript(
                 await queue.put(None)
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from None
-    if close:
-        await work.close_sessions()
-    return work.finished()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,11 +148,13 @@ class _Item:
 
 
 class _Import:
-    def __init__(self, recorder: Recorder, patience: Sequence[float]) -> None:
+    def __init__(
+        self, recorder: Recorder, patience: Sequence[float], occurrences: Occurrences
+    ) -> None:
         self._recorder = recorder
+        self._occurrences = occurrences
         self._patience = tuple(patience)
         self._report = ImportReport()
-        self._lines_by_session: dict[SessionIdentity, int] = {}
         self._sessions: set[SessionIdentity] = set()
 
     async def distribute(
@@ -153,14 +169,12 @@ class _Import:
         except InvalidInputError as error:
             self._refuse(line.number, error.problems)
             return
-        # A bad line of a known session counts too: mended later, it moves none of the others.
-        ordinal = self._lines_by_session.get(said.whose, 0) + 1
-        self._lines_by_session[said.whose] = ordinal
         if undeclared(said):
             rule = "has a field that nobody declared"
             self._refuse(line.number, (Problem(field="line", rule=rule),))
             return
-        item = _Item(line=line.number, said=said, key=said.key(ordinal))
+        key = said.key(self._occurrences.count(said.digest()))
+        item = _Item(line=line.number, said=said, key=key)
         whose = (said.whose.project_id, said.whose.user_id)
         await queues[hash(whose) % len(queues)].put(item)
 
@@ -181,9 +195,12 @@ class _Import:
         """Close every session that has a turn in the file."""
         identities = iter(self._sessions)
         while batch := _take(identities, WORKERS):
-            async with asyncio.TaskGroup() as group:
-                for whose in batch:
-                    group.create_task(self._recorder.close(whose))
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for whose in batch:
+                        group.create_task(self._patiently(partial(self._recorder.close, whose)))
+            except ExceptionGroup as failed:
+                raise failed.exceptions[0] from None
 
     def progress(self, bytes_read: int, bytes_in_all: int) -> ImportProgress:
         """Return how far it is."""
@@ -202,12 +219,16 @@ class _Import:
 
     async def _recorded(self, item: _Item) -> Recorded:
         draft = {**item.said.fields, "idempotency_key": item.key}
+        return await self._patiently(partial(self._recorder.record_once, item.said.whose, draft))
+
+    async def _patiently(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do it again while MongoDB is not to be had, as long as patience lasts."""
         for seconds in self._patience:
             try:
-                return await self._recorder.record_once(item.said.whose, draft)
+                return await work()
             except RecordingUnavailableError:
                 await asyncio.sleep(seconds)
-        return await self._recorder.record_once(item.said.whose, draft)
+        return await work()
 
     def _count(self, recorded: Recorded) -> None:
         self._sessions.add(recorded.turn.identity)

@@ -50,16 +50,20 @@ class Said:
     whose: SessionIdentity
     fields: dict[str, Any]
 
-    def key(self, ordinal: int) -> str:
+    def digest(self) -> bytes:
+        """Return what it has in common with lines that say the very same in the same session."""
+        whose = self.whose
+        said = [whose.project_id, whose.user_id, whose.session_id, self.fields]
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).digest()
+
+    def key(self, occurrence: int) -> str:
         """Return what makes it one and the same turn whenever the file is read again.
 
         Args:
-            ordinal: Its place among the lines of its session: two lines that say the same are two.
+            occurrence: Its number among the lines that say the same: two of them are two turns.
+                No other line counts, so that one which is mended, added or taken away moves none.
         """
-        whose = self.whose
-        place = [whose.project_id, whose.user_id, whose.session_id, ordinal, self.fields]
-        canonical = json.dumps(place, sort_keys=True)
-        return f"import:{hashlib.sha256(canonical.encode()).hexdigest()}"
+        return f"import:{self.digest().hex()}:{occurrence}"
 
 
 def lines_of(path: Path) -> Iterator[Line]:

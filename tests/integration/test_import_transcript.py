@@ -250,3 +250,46 @@ async def test_what_a_user_says_across_sessions_keeps_the_order_of_the_file(
 
     recorded = db["turns"].find().sort("recorded_at", 1)
     assert [turn["content"] async for turn in recorded] == [line["content"] for line in lines]
+
+
+async def test_a_line_that_is_mended_added_or_taken_away_doubles_none_after_it(
+    db: Database, tmp_path: Path
+) -> None:
+    path = tmp_path / "talk.jsonl"
+    a, b, c, d = (said("s", words) for words in "abcd")
+    path.write_text("\n".join([a, "no json", c, c, d]))
+    await import_transcript(path, recorder(db))
+
+    path.write_text("\n".join([a, b, c, c, d]))
+    mended = await import_transcript(path, recorder(db))
+    path.write_text("\n".join([b, c, c, d]))
+    shorter = await import_transcript(path, recorder(db))
+
+    assert (mended.recorded, mended.already_there) == (1, 4)
+    assert (shorter.recorded, shorter.already_there) == (0, 4)
+
+
+async def test_closing_waits_for_a_database_that_comes_back_and_else_says_so(
+    tmp_path: Path,
+) -> None:
+    class Closing(Scripted):
+        """Closes at the third try."""
+
+        tries = 0
+
+        async def close(self, identity: object) -> None:
+            del identity
+            self.tries += 1
+            if self.tries < 3:
+                raise RecordingUnavailableError("gone")
+
+    path = tmp_path / "talk.jsonl"
+    path.write_text(said("s", "a"))
+    patient: Any = Closing()
+    hasty: Any = Closing()
+
+    await import_transcript(path, patient, close=True, patience=(0, 0))
+    with pytest.raises(RecordingUnavailableError):
+        await import_transcript(path, hasty, close=True, patience=(0,))
+
+    assert patient.tries == 3
