@@ -5,8 +5,8 @@ import sys
 from typing import NoReturn
 
 import typer
-from pydantic import ValidationError
-from pymongo.errors import PyMongoError
+from pymongo.errors import ConfigurationError as MongoConfigurationError
+from pymongo.errors import InvalidName, InvalidURI, PyMongoError
 
 from cli import bench, checking, demonstrating, doctoring, importing, serving, status
 from compose.errors import ServiceError
@@ -31,17 +31,18 @@ def main() -> None:
         application()
     except (AfterturnError, ServiceError) as error:
         _fail(str(error))
-    except ValidationError as error:
-        problems = (
-            f"AFTERTURN_{'__'.join(str(step).upper() for step in problem['loc'])}: {problem['msg']}"
-            for problem in error.errors(include_input=False, include_url=False)
+    except (InvalidName, InvalidURI, MongoConfigurationError) as error:
+        _fail(
+            f"MongoDB can't be addressed like this ({type(error).__name__}): correct"
+            " AFTERTURN_MONGO__URI or AFTERTURN_MONGO__DATABASE"
         )
-        _fail("the settings can't be used: " + "; ".join(problems))
     except PyMongoError as error:
         _fail(
             f"MongoDB does not answer ({type(error).__name__}). Is it running, and does"
             " AFTERTURN_MONGO__URI name it? `./afterturn doctor` tells more."
         )
+    except OSError as error:
+        _fail(f"{error.filename or 'the system'}: {error.strerror or type(error).__name__}")
 
 
 def _fail(message: str) -> NoReturn:

@@ -8,12 +8,11 @@ from typing import Annotated, Any, Final, Literal
 import typer
 
 from benchmarks import cpu, extraction, latency, record
-from cli.environment import AsJson
+from cli.environment import AsJson, configured
 from cli.output import Output
 from cli.running import run
 from cli.system import embedded
 from pipeline.logs import configure_logs
-from pipeline.settings import Settings
 
 PATIENCE: Final = timedelta(minutes=2)
 Name = Literal["record", "extraction", "cpu", "latency"]
@@ -38,7 +37,7 @@ def bench(name: Annotated[Name, typer.Argument()], *, as_json: AsJson = False) -
 async def _bench(name: Name, output: Output) -> int:
     configure_logs("error")
     with tempfile.TemporaryDirectory(prefix="afterturn-bench-") as place:
-        settings = Settings()
+        settings = configured()
         # What is overloaded on purpose answers late, and that is a figure, not an error.
         patient = settings.mongo.model_copy(update={"timeout": PATIENCE})
         settings = settings.model_copy(update={"mongo": patient})

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from cli.environment import DATA_DIR, AsJson, DataDir
+from cli.environment import DATA_DIR, AsJson, DataDir, configured
 from cli.output import Output
 from cli.running import run
 from cli.system import embedded_system
@@ -24,7 +24,6 @@ from consumers.wiring import Installation, recorder
 from pipeline.errors import ConfigurationError
 from pipeline.logs import configure_logs
 from pipeline.retrieving import context_block, memories_of, rank
-from pipeline.settings import Settings
 from pipeline.tokens import count
 from producers.importing import import_transcript
 from schemas.identity import DEFAULT_PROJECT
@@ -76,7 +75,7 @@ def _place(transcript: bytes, data_dir: Path, output: Output) -> Path:
 async def _demo(place: Path, questions: dict[str, str], output: Output) -> int:
     began = time.monotonic()
     configure_logs("error")
-    async with embedded_system(place, Settings(), output) as parts:
+    async with embedded_system(place, configured(), output) as parts:
         watch = Watch(parts, output)
         recording = asyncio.create_task(_record(parts, place / _TRANSCRIPT, output))
         tally = await _watch(watch, recording)

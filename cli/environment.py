@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 
 from compose.embedded import Services
+from pipeline.errors import ConfigurationError
 from pipeline.settings import Settings
 
 DATA_DIR: Final = Path(".afterturn")
@@ -22,9 +23,25 @@ DataDir = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object as the last line.")]
 
 
+def configured() -> Settings:
+    """Return the settings of the environment.
+
+    Raises:
+        ConfigurationError: It can't be used; the message names each variable, never its value.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        problems = (
+            f"AFTERTURN_{'__'.join(str(step).upper() for step in problem['loc'])}: {problem['msg']}"
+            for problem in error.errors(include_input=False, include_url=False)
+        )
+        raise ConfigurationError("settings can't be used: " + "; ".join(problems)) from None
+
+
 def settings_for(data_dir: Path) -> Settings:
     """Return the settings; servers that none names are those of the `up` on this directory."""
-    settings = Settings()
+    settings = configured()
     running = _running(data_dir)
     if running is None:
         return settings
@@ -63,7 +80,7 @@ async def announced(data_dir: Path, services: Services) -> AsyncGenerator[None]:
 
 def _running(data_dir: Path) -> dict[str, str] | None:
     """Return the addresses of a live `up`; one that was killed leaves a file that counts not."""
-    with suppress(OSError, ValueError, KeyError):
+    with suppress(OSError, ValueError, KeyError, TypeError):
         addresses = json.loads((data_dir / _ADDRESSES).read_text())
         os.kill(int(addresses["pid"]), 0)
         return {"mongo_uri": addresses["mongo_uri"], "kafka": addresses["kafka"]}

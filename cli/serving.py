@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.environment import DATA_DIR, DataDir, settings_for
+from cli.environment import DATA_DIR, DataDir, configured, settings_for
 from cli.output import Output
 from cli.running import run
 from cli.system import ROLES, STOP_CAP, Role, apps_of, embedded
@@ -36,7 +36,7 @@ def run_role(
 
 
 async def _up(data_dir: Path, output: Output) -> int:
-    settings = Settings()
+    settings = configured()
     configure_logs(settings.log_level)
     async with embedded(data_dir, settings, output) as parts, apps_of(parts, ROLES) as apps:
         output.say(f"MongoDB at {parts.settings.mongo.uri.get_secret_value()}")

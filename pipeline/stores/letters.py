@@ -3,6 +3,7 @@
 from contextlib import suppress
 from typing import Any, Final
 
+from pymongo import ASCENDING
 from pymongo.errors import DuplicateKeyError
 
 from pipeline.stores.mongo import Collection, Database
@@ -32,8 +33,12 @@ class MongoLetters:
         await self._collection.update_one({"_id": letter_id}, {"$unset": {"unsent": ""}})
 
     async def unsent(self, before_ms: int, limit: int) -> list[Letter]:
-        """Return those that are not, though stored before then."""
-        cursor = self._collection.find({"unsent": {"$lte": before_ms}}).limit(limit)
+        """Return those that are not, though stored before then, oldest first."""
+        cursor = (
+            self._collection.find({"unsent": {"$lte": before_ms}})
+            .sort("unsent", ASCENDING)
+            .limit(limit)
+        )
         return [_letter(document) async for document in cursor]
 
     async def count(self) -> int:

@@ -197,3 +197,37 @@ def test_without_servers_a_command_says_which_and_what_to_do(
     said = finished.stdout + finished.stderr
     assert "Traceback" not in said
     assert ("AFTERTURN_KAFKA" if name == "topics" else "AFTERTURN_MONGO") in said
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("AFTERTURN_SNAPSHOT__STALE", "soon"),
+        ("AFTERTURN_EXTRACTION__LEASE", "10"),
+        ("AFTERTURN_RETRY__DELAYS", '{"5s": 1}'),
+        ("AFTERTURN_KAFKA__HEARTBEAT_INTERVAL", "8e13"),
+        ("AFTERTURN_MONGO__DATABASE", "a b"),
+        ("AFTERTURN_MONGO__URI", "nonsense"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_named_and_never_shown(
+    variable: str, value: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    finished = run(environment | {variable: value}, "status", "--data-dir", tmp_path)
+
+    assert finished.returncode == 1
+    assert "Traceback" not in finished.stderr
+    assert variable.rpartition("__")[0] in finished.stderr
+    assert value not in finished.stderr
+
+
+def test_a_file_that_is_no_list_of_addresses_is_as_none(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "services.json").write_text("[1]")
+    nowhere = {"AFTERTURN_MONGO__URI": "mongodb://127.0.0.1:1", "AFTERTURN_MONGO__TIMEOUT": "1"}
+
+    finished = run(environment | nowhere, "status", "--data-dir", tmp_path)
+
+    assert finished.returncode == 1
+    assert "Traceback" not in finished.stderr
