@@ -115,22 +115,21 @@ class MongoExtractions:
 
         Idempotent: the first stored answer stands, whoever's it was.
         """
-        await self._collection.update_one(
-            {
-                "_id": extraction.extraction_id,
-                "outcome": None,
-                f"parts.{part}.state": PartState.WAITING,
-            },
-            {
-                "$set": {
-                    f"parts.{part}.reply": reply.model_dump(),
-                    f"parts.{part}.state": PartState.ANSWERED,
-                }
-            },
+        waiting: Document = {
+            "_id": extraction.extraction_id,
+            "outcome": None,
+            f"parts.{part}.state": PartState.WAITING,
+        }
+        answered: Document = {
+            f"parts.{part}.reply": reply.model_dump(),
+            f"parts.{part}.state": PartState.ANSWERED,
+        }
+        # The version is fixed in the same update as the first answer: no kill comes between.
+        is_first = extraction.version is None and await self._update(
+            waiting | {"version": None}, answered | {"version": version}
         )
-        await self._collection.update_one(
-            {"_id": extraction.extraction_id, "version": None}, {"$set": {"version": version}}
-        )
+        if not is_first:
+            await self._update(waiting, answered)
         stored = await self.get(extraction.extraction_id)
         return extraction if stored is None else stored
 
@@ -261,6 +260,10 @@ class MongoExtractions:
             {"_id": extraction_id, "next.sent": True, "unsent_letters": []},
             {"$unset": {"unsent_since_ms": ""}},
         )
+
+    async def _update(self, condition: Document, fields: Document) -> bool:
+        result = await self._collection.update_one(condition, {"$set": fields})
+        return result.matched_count == 1
 
     async def _change(
         self, extraction: Extraction, update: Document, condition: Document | None = None

@@ -2,8 +2,11 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.errors import AutoReconnect
 
 from pipeline.planning import new_extraction
 from pipeline.stores.extractions import MongoExtractions
@@ -145,6 +148,25 @@ async def test_the_first_stored_answer_and_its_version_stand(
     assert after.parts[0].reply is not None
     assert after.parts[0].reply.answer == {"summary": "first"}
     assert after.version == "v1"
+
+
+async def test_no_answer_is_stored_without_its_version_whenever_a_worker_dies(
+    store: MongoExtractions, server_time: MongoServerTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = await claimed(store, await server_time.now_ms())
+    write = AsyncCollection[dict[str, Any]].update_one
+
+    async def last_write(*arguments: Any, **options: Any) -> Any:
+        await write(*arguments, **options)
+        raise AutoReconnect("killed")
+
+    with monkeypatch.context() as patch, pytest.raises(AutoReconnect):
+        patch.setattr(AsyncCollection, "update_one", last_write)
+        await store.store_reply(claim, 0, reply("first"), version="v1")
+    after = await store.get(claim.extraction_id)
+
+    assert after is not None
+    assert (after.parts[0].state, after.version) == (PartState.ANSWERED, "v1")
 
 
 async def test_a_worker_whose_claim_is_lost_changes_nothing(
