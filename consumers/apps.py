@@ -136,7 +136,7 @@ class ConsumerApp:
             raise ConfigurationError("; ".join(problems))
         await broker.connect()
         config = broker.config.broker_config
-        config.builder = partial(_build, cast("partial[Any]", config.builder).keywords)
+        config.builder = partial(self._build, cast("partial[Any]", config.builder).keywords)
         for pool in self.pools.values():
             pool.start()
 
@@ -206,6 +206,13 @@ class ConsumerApp:
     def _consumer(self, name: str) -> PartitionConsumer | None:
         consumer = self._consumers.get(name)
         return None if consumer is None else consumer()
+
+    def _build(self, broker_options: dict[str, Any], **options: Any) -> HoldingConsumer:
+        """Build a subscriber's consumer under a client id of its own."""
+        group: str = options["group_id"]
+        own: dict[str, Any] = {"client_id": f"{options['client_id']}.{group}"}
+        (name,) = (each.name for each in self._subscriptions if each.group == group)
+        return HoldingConsumer(rest=self.pools[name].rest, **broker_options | options | own)
 
     def _pool(self, subscription: Subscription) -> Pool:
         return Pool(
@@ -298,12 +305,6 @@ def _check(settings: KafkaSettings) -> None:
             "AFTERTURN_KAFKA__HEARTBEAT_INTERVAL must be at most a third of "
             "AFTERTURN_KAFKA__SESSION_TIMEOUT: else a lost heartbeat ends the membership"
         )
-
-
-def _build(broker_options: dict[str, Any], **options: Any) -> HoldingConsumer:
-    """Build a subscriber's consumer under a client id of its own."""
-    own: dict[str, Any] = {"client_id": f"{options['client_id']}.{options['group_id']}"}
-    return HoldingConsumer(**broker_options | options | own)
 
 
 async def _abandon(consumer: Any) -> None:

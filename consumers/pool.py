@@ -63,6 +63,8 @@ class _Lane:
     delays: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     """Waits until something is due."""
     busy_keys: set[bytes] = field(default_factory=set[bytes])
+    is_unreadable: bool = False
+    """Its next record can't be read; after a while it is tried again."""
     is_closing: bool = False
     """Nothing is begun any more; what runs may still complete."""
     is_gone: bool = False
@@ -153,6 +155,21 @@ class Pool(ConsumerRebalanceListener):
         lane.waiting.append(work)
         if self._due is not None:
             self._delay(work, self._due)
+        self._turn()
+
+    def rest(self, partition: TopicPartition) -> None:
+        """Read nothing of a partition for a while: its next record can't be read."""
+        lane = self._lanes.get(partition)
+        if lane is None:
+            return
+        lane.is_unreadable = True
+        self._turn()
+        asyncio.get_running_loop().call_later(
+            self._limits.longest_hold.total_seconds(), self._rested, lane
+        )
+
+    def _rested(self, lane: _Lane) -> None:
+        lane.is_unreadable = False
         self._turn()
 
     def _delay(self, work: _Work, due: DueTimes) -> None:
@@ -362,7 +379,7 @@ class Pool(ConsumerRebalanceListener):
 
 def _rests(lane: _Lane) -> bool:
     resting = sum(work.is_resting for work in lane.waiting)
-    return bool(lane.held) or resting >= RESTING_AHEAD
+    return lane.is_unreadable or bool(lane.held) or resting >= RESTING_AHEAD
 
 
 def _where(work: _Work) -> dict[str, str | int]:

@@ -5,23 +5,26 @@ every read of its partition, and FastStream restarts the read at once, for ever.
 is held and said to be, and the others go on. Its record can't be had, so nobody skips it for you.
 """
 
-import asyncio
-from collections.abc import Iterable
-from datetime import timedelta
-from typing import Any, Final, cast
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import CorruptRecordException
 
-HOLD_INTERVAL: Final = timedelta(seconds=30)
-"""How long a partition is left alone before its record is tried again."""
-
 log = structlog.get_logger(__name__)
 
 
 class HoldingConsumer(AIOKafkaConsumer):
-    """Holds a partition at a record that can't be read, instead of failing at every read."""
+    """Lets a partition rest at a record that can't be read, instead of failing at every read.
+
+    Args:
+        rest: Lets it rest for a while; whoever pauses and resumes partitions does.
+    """
+
+    def __init__(self, *, rest: Callable[[TopicPartition], None], **options: Any) -> None:
+        cast("Any", super()).__init__(**options)
+        self._rest = rest
 
     async def getone(self, *partitions: TopicPartition) -> Any:
         """Return the next readable record of a partition that is not held."""
@@ -55,11 +58,4 @@ class HoldingConsumer(AIOKafkaConsumer):
             advice="keep the record, then move the group past it: kafka-consumer-groups.sh "
             "--reset-offsets --shift-by 1 --execute, with the group stopped",
         )
-        cast("Any", self).pause(partition)
-        asyncio.get_running_loop().call_later(
-            HOLD_INTERVAL.total_seconds(), self._release, partition
-        )
-
-    def _release(self, partition: TopicPartition) -> None:
-        if not self._closed and partition in self.assignment():
-            cast("Any", self).resume(partition)
+        self._rest(partition)

@@ -15,6 +15,7 @@ from pipeline.failures import action, classify, fingerprint
 from pipeline.ids import OpaqueIds
 from pipeline.messages import forward
 from pipeline.ports import Clock, Letters, Publisher
+from pipeline.sweeping import mend_each
 from schemas.extraction import Extraction
 from schemas.failure import Attempt, Failure, Letter
 from schemas.message import IncomingMessage
@@ -119,14 +120,19 @@ class DeadLetters:
             reason=letter.reason,
             disposition=letter.disposition,
         )
-        await self._publish(letter)
+        try:
+            await self._publish(letter)
+        except BrokerUnavailableError:
+            log.warning("letter_unsent", letter=letter.letter_id)
 
     async def resend(self, before_ms: int, limit: int) -> int:
-        """Publish letters unsent since before then; return how many there were."""
+        """Publish letters unsent since before then; return how many arrived.
+
+        Raises:
+            BrokerUnavailableError: Kafka is gone; the next sweep tries again.
+        """
         unsent = await self._letters.unsent(before_ms, limit)
-        for letter in unsent:
-            await self._publish(letter)
-        return len(unsent)
+        return await mend_each(unsent, self._publish, sweep="unsent_letters")
 
     async def _publish(self, letter: Letter) -> None:
         if letter.original is None:
@@ -147,11 +153,7 @@ class DeadLetters:
             failure=failure,
             stage=Stage(letter.stage),
         )
-        try:
-            await self._publisher.publish(dead)
-        except BrokerUnavailableError:
-            log.warning("letter_unsent", letter=letter.letter_id)
-            return
+        await self._publisher.publish(dead)
         reached(CrashPoint.LETTER_PUBLISHED)
         await self._letters.mark_sent(letter.letter_id)
         reached(CrashPoint.LETTER_MARKED_SENT)

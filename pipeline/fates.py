@@ -22,6 +22,7 @@ from pipeline.planning import (
     summary_of,
 )
 from pipeline.ports import Clock, Extractions, Publisher, ServerTime, Snapshots
+from pipeline.sweeping import mend_each
 from schemas.event import SnapshotReadyData
 from schemas.extraction import Extraction, NextMessage
 from schemas.failure import Attempt
@@ -161,9 +162,8 @@ class Fates:
         """Send what has been unsent for longer than its sender can need; return how many."""
         before_ms = await self._server_time.now_ms() - self._lost_after_ms
         unsent = await self._extractions.unsent(before_ms, limit)
-        for extraction in unsent:
-            await self.send_pending(extraction)
-        return len(unsent) + await self._dead_letters.resend(before_ms, limit)
+        mended = await mend_each(unsent, self.send_pending, sweep="unsent_fates")
+        return mended + await self._dead_letters.resend(before_ms, limit)
 
     async def resend(self, snapshot: Snapshot) -> None:
         """Send the live message of an unsettled snapshot again, if it must have been lost.

@@ -18,6 +18,7 @@ from pipeline.folding import fold, in_source_order
 from pipeline.messages import encode
 from pipeline.ports import Assertions, Clock, Publisher, Records, SlotKey
 from pipeline.slots import slot_of, slots_of
+from pipeline.sweeping import mend_each
 from schemas.assertion import Assertion
 from schemas.event import RecordChanged, RecordChangedData, event_id
 from schemas.record import Record
@@ -75,25 +76,31 @@ class Folder:
         """
         for announced, record in enumerate(records):
             try:
-                await self._publisher.publish(encode(RECORD_CHANGED.name, self._event(record)))
-                reached(CrashPoint.RECORD_PUBLISHED)
+                await self._announce(record)
             except BrokerUnavailableError:
                 log.warning("records_not_announced", records=len(records) - announced)
                 return announced
-            await self._records.mark_announced(record.record_id, record.rev)
-            reached(CrashPoint.RECORD_ANNOUNCED)
         return len(records)
 
     async def sweep_dirty(self, limit: int) -> int:
-        """Fold slots that are marked, the oldest marks first; return how many they were."""
+        """Fold slots that are marked, the oldest marks first; return how many it folded."""
         slots = await self._records.dirty(limit)
-        for slot in slots:
-            await self.fold_slot(slot)
-        return len(slots)
+        return await mend_each(slots, self.fold_slot, sweep="dirty_slots")
 
     async def sweep_unannounced(self, limit: int) -> int:
-        """Announce records whose event was not acknowledged, the oldest first; return how many."""
-        return await self.announce(await self._records.unannounced(limit))
+        """Announce records whose event was not acknowledged, the oldest first; return how many.
+
+        Raises:
+            BrokerUnavailableError: Kafka is gone; the next sweep tries again.
+        """
+        records = await self._records.unannounced(limit)
+        return await mend_each(records, self._announce, sweep="unannounced_records")
+
+    async def _announce(self, record: Record) -> None:
+        await self._publisher.publish(encode(RECORD_CHANGED.name, self._event(record)))
+        reached(CrashPoint.RECORD_PUBLISHED)
+        await self._records.mark_announced(record.record_id, record.rev)
+        reached(CrashPoint.RECORD_ANNOUNCED)
 
     async def _fold_marked(self, slots: Sequence[SlotKey]) -> list[Record]:
         folded = [await self._fold(slot.slot, ends_mark=True) for slot in slots]

@@ -18,6 +18,7 @@ from pipeline.cutting import is_due
 from pipeline.messages import encode
 from pipeline.ports import OpenSession, Publisher, ServerTime, Snapshots, Turns
 from pipeline.settings import SnapshotSettings
+from pipeline.sweeping import mend_each
 from schemas.event import TurnRecorded, TurnRecordedData, event_id
 from schemas.snapshot import Snapshot
 from schemas.topics import TURN_RECORDED
@@ -137,11 +138,13 @@ class OpenTurnsSweep:
         due = [session for session in sessions if self._is_to_wake(session, now_ms)]
         due.sort(key=lambda session: session.oldest_recorded_at)
         due = due[: self._limit]
-        for session in due:
+
+        async def wake(session: OpenSession) -> None:
             await self._publisher.publish(encode(TURN_RECORDED.name, _wake_up(session, now_ms)))
             reached(CrashPoint.SESSION_WOKEN)
             self._woken[session.session] = self._after_waking(session, now_ms)
-        return len(due)
+
+        return await mend_each(due, wake, sweep="open_turns")
 
     def _is_to_wake(self, session: OpenSession, now_ms: int) -> bool:
         now = _moment(now_ms)
@@ -184,9 +187,7 @@ class UnsettledSnapshotsSweep:
     async def __call__(self) -> int:
         """Hand each to `resend`, which also sets when to look again; return how many."""
         due = await self._snapshots.unsettled_due(await self._server_time.now_ms(), self._limit)
-        for snapshot in due:
-            await self._resend(snapshot)
-        return len(due)
+        return await mend_each(due, self._resend, sweep="unsettled_snapshots")
 
 
 def _wake_up(session: OpenSession, now_ms: int) -> TurnRecorded:

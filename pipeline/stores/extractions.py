@@ -11,7 +11,7 @@ from typing import Any, Final
 from pymongo import ASCENDING
 from pymongo.errors import DuplicateKeyError
 
-from pipeline.stores.mongo import SERVER_NOW_MS, Collection, Database, Document
+from pipeline.stores.mongo import SERVER_NOW_MS, Collection, Database, Document, readable
 from schemas.extraction import (
     Claim,
     Extraction,
@@ -252,7 +252,7 @@ class MongoExtractions:
             .sort("unsent_since_ms", ASCENDING)
             .limit(limit)
         )
-        return [_extraction(document) async for document in cursor]
+        return await readable(cursor, _extraction)
 
     async def _forget_unsent(self, extraction_id: str) -> None:
         """Take the mark away where nothing is unsent any more."""

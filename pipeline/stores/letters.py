@@ -6,7 +6,7 @@ from typing import Any, Final
 from pymongo import ASCENDING
 from pymongo.errors import DuplicateKeyError
 
-from pipeline.stores.mongo import Collection, Database
+from pipeline.stores.mongo import Collection, Database, readable
 from schemas.failure import Letter
 
 _BOOKKEEPING: Final = ("_id", "unsent")
@@ -39,7 +39,7 @@ class MongoLetters:
             .sort("unsent", ASCENDING)
             .limit(limit)
         )
-        return [_letter(document) async for document in cursor]
+        return await readable(cursor, _letter)
 
     async def count(self) -> int:
         """Return how many there are."""

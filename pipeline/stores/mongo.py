@@ -2,11 +2,15 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+import structlog
+from pydantic import ValidationError
 from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
 from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.asynchronous.cursor import AsyncCursor
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.read_concern import ReadConcern
 
@@ -15,6 +19,10 @@ from pipeline.settings import MongoSettings
 Document = dict[str, Any]
 Collection = AsyncCollection[Document]
 Database = AsyncDatabase[Document]
+
+Model = TypeVar("Model")
+
+log = structlog.get_logger()
 
 SERVER_NOW_MS: Document = {"$toLong": "$$NOW"}
 """Server time in a pipeline update. A number, because the embedded database compares no dates."""
@@ -40,6 +48,27 @@ def database(client: AsyncMongoClient[Document], settings: MongoSettings) -> Dat
         read_concern=ReadConcern("majority"),
         write_concern=WriteConcern("majority"),
     )
+
+
+async def readable(
+    cursor: AsyncCursor[Document], decode: Callable[[Document], Model]
+) -> list[Model]:
+    """Return what a sweep found, without what is no valid document; the log names that.
+
+    One that was written by a newer version, or by hand, is not to hide those behind it.
+    """
+    found: list[Model] = []
+    async for document in cursor:
+        try:
+            found.append(decode(document))
+        except ValidationError as error:
+            log.warning(
+                "document_unreadable",
+                collection=cursor.collection.name,
+                id=str(document["_id"]),
+                fields=sorted({str(part["loc"][0]) for part in error.errors() if part["loc"]}),
+            )
+    return found
 
 
 class MongoServerTime:

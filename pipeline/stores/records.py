@@ -15,7 +15,7 @@ from pymongo.errors import BulkWriteError
 
 from pipeline.ports import SlotKey
 from pipeline.stores.assertions import duplicates
-from pipeline.stores.mongo import SERVER_NOW_MS, Collection, Database, Document
+from pipeline.stores.mongo import SERVER_NOW_MS, Collection, Database, Document, readable
 from schemas.record import Record
 
 MARK_GRACE: Final = timedelta(seconds=30)
@@ -95,7 +95,7 @@ class MongoRecords:
             .sort("unannounced", ASCENDING)
             .limit(limit)
         )
-        return [_record(document) async for document in cursor]
+        return await readable(cursor, _record)
 
     async def mark_announced(self, record_id: str, rev: int) -> None:
         """The event of this revision is acknowledged; a later change stays unannounced."""

@@ -4,7 +4,7 @@ from typing import Final
 
 from pymongo import ASCENDING, DESCENDING
 
-from pipeline.stores.mongo import Collection, Database, Document
+from pipeline.stores.mongo import Collection, Database, Document, readable
 from schemas.snapshot import Snapshot
 
 _BOOKKEEPING: Final = ("_id", "wake_at_ms")
@@ -62,7 +62,7 @@ class MongoSnapshots:
         cursor = self._collection.find(
             {"wake_at_ms": {"$lte": now_ms}}, sort=[("wake_at_ms", ASCENDING)], limit=limit
         )
-        return [snapshot_from(document) async for document in cursor]
+        return await readable(cursor, snapshot_from)
 
     async def wake_later(self, snapshot_id: str, wake_at_ms: int) -> None:
         """Look at an unsettled one again at `wake_at_ms`."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import AutoReconnect
+from structlog.testing import capture_logs
 
 from pipeline.planning import new_extraction
 from pipeline.stores.extractions import MongoExtractions
@@ -283,3 +284,21 @@ async def test_splitting_appends_two_parts_and_settling_ends_everything(
     assert stored.outcome is Outcome.SET_ASIDE
     assert stored.claim is None
     assert not await store.settle(first, Outcome.RECORDS, set_aside={}, settled_at=NOW)
+
+
+async def test_a_document_that_is_none_hides_none_behind_it(
+    store: MongoExtractions, server_time: MongoServerTime, db: Database
+) -> None:
+    now_ms = await server_time.now_ms()
+    await store.ensure(new_extraction(READY, now_ms))
+    await db["extractions"].update_one({}, {"$set": {"unsent_since_ms": now_ms}})
+    await db["extractions"].insert_one(
+        {"_id": "broken", "unsent_since_ms": now_ms - 1, "run": "a word that was said"}
+    )
+
+    with capture_logs() as logs:
+        found = await store.unsent(now_ms, 10)
+
+    assert [each.extraction_id for each in found] == [f"{READY.snapshot}:0"]
+    assert [(log["event"], log["id"]) for log in logs] == [("document_unreadable", "broken")]
+    assert "word" not in str(logs)

@@ -84,6 +84,7 @@ async def pooled(
     *,
     concurrency: int = 2,
     first_hold: timedelta = NEVER,
+    longest_hold: timedelta = NEVER,
     due: DueTimes | None = None,
 ) -> AsyncGenerator[Pool]:
     """Run a pool that has both partitions."""
@@ -93,7 +94,7 @@ async def pooled(
         commit_timeout=timedelta(seconds=1),
         commit_interval=timedelta(milliseconds=1),
         first_hold=first_hold,
-        longest_hold=NEVER,
+        longest_hold=longest_hold,
     )
     pool = Pool(step, limits, name="pool", consumer=lambda: consumer, due=due)
     pool.start()
@@ -162,6 +163,33 @@ async def test_a_partition_given_to_a_full_pool_is_paused(consumer: Consumer, st
         await pool.on_partitions_assigned({TWO})
 
         assert consumer.paused == {TWO}
+
+
+async def test_an_unreadable_record_and_a_full_pool_each_keep_a_partition_paused(
+    consumer: Consumer, step: Gated
+) -> None:
+    """It is fetched from again only when both are over, in whichever order they end."""
+    async with pooled(
+        consumer, step, concurrency=1, longest_hold=timedelta(milliseconds=20)
+    ) as pool:
+        pool.rest(ONE)
+        for offset in range(2):
+            pool.submit(message(1, offset))
+        await turns()
+        seen = [set(consumer.paused)]
+        await step.end(1, 0)
+        await step.end(1, 1)
+        seen.append(set(consumer.paused))
+        for offset in range(2, 4):
+            pool.submit(message(1, offset))
+        await turns()
+        await asyncio.sleep(0.05)
+        seen.append(set(consumer.paused))
+        await step.end(1, 2)
+        await step.end(1, 3)
+        seen.append(set(consumer.paused))
+
+    assert seen == [{ONE, TWO}, {ONE}, {ONE, TWO}, set()]
 
 
 async def test_a_held_message_rests_its_partition_only(consumer: Consumer, step: Gated) -> None:
