@@ -152,6 +152,7 @@ async def _ready_snapshot(parts: Installation, number: int) -> IncomingMessage:
             content=f"I moved to Porto, {seq} years ago, and I work at the harbour.",
             created_at=now,
             recorded_at=now,
+            effective_at=now,
             tokens=16,
         )
         await parts.turns.insert(turn, idempotency=None)

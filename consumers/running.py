@@ -57,6 +57,7 @@ async def run_until_signal(
         await asyncio.wait({starting, told}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             starting.result()
+            log.info("started")
             await told
     finally:
         # A thread, because the event loop may be what hangs.

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from pipeline.effective_time import effective_times
 from pipeline.folding import fold
 from pipeline.ids import OpaqueIds
 from pipeline.judging import judge
@@ -170,7 +169,6 @@ class Audit:
     ) -> set[Violation]:
         """I3: the assertions of a settled run are just those its stored answers give."""
         turns = await self._reads.turns(snapshot.session, snapshot.first_seq, snapshot.last_seq)
-        times = effective_times(turns)
         due = {
             assertion.assertion_id: assertion
             for index, part in enumerate(extraction.parts)
@@ -184,7 +182,6 @@ class Audit:
                 extraction_id=extraction.extraction_id,
                 version=extraction.version,
                 ids=self._ids,
-                times=times,
             ).assertions
         }
         stored = {

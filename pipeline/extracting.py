@@ -16,7 +16,6 @@ import structlog
 
 from pipeline.crash_points import CrashPoint, reached
 from pipeline.dead_letters import DeadLetters
-from pipeline.effective_time import effective_times
 from pipeline.errors import ConfigurationError, MessageError, MissingDocumentError
 from pipeline.failures import classify, is_infrastructure
 from pipeline.fates import ClaimLostError, Context, Fates
@@ -316,7 +315,6 @@ class ExtractionStep:
     async def _conclude(self, attempt: _Attempt, snapshot: Snapshot, turns: Sequence[Turn]) -> None:
         """E7 to E9: judge the items, fold what is accepted, settle."""
         extraction = attempt.extraction
-        times = effective_times(turn for turn in turns if turn.seq >= snapshot.first_seq)
         judgements: dict[int, Judgement] = {
             index: judge(
                 part=index,
@@ -327,7 +325,6 @@ class ExtractionStep:
                 extraction_id=extraction.extraction_id,
                 version=extraction.version,
                 ids=self._ids,
-                times=times,
             )
             for index, part in enumerate(extraction.parts)
             if part.reply is not None and part.state is PartState.ANSWERED

@@ -13,7 +13,6 @@ from typing import Any, Final, cast
 from pydantic import ValidationError
 
 from pipeline.dates import moment_of
-from pipeline.effective_time import effective_times
 from pipeline.ids import OpaqueIds
 from pipeline.quoting import Found, SaidTurn, is_greeting, normalized_quote
 from pipeline.recalled import without_recalled
@@ -80,7 +79,6 @@ def judge(
     extraction_id: str,
     version: str | None,
     ids: OpaqueIds,
-    times: Mapping[int, datetime] | None = None,
 ) -> Judgement:
     """Return the judgement of one part's stored answer. Pure.
 
@@ -93,8 +91,6 @@ def judge(
         extraction_id: The run it belongs to.
         version: The extractor's version.
         ids: Makes the ids of slots and assertions.
-        times: When turns count as said; needed where a part is less than its snapshot, so that a
-            split moves nothing. By default the turns' own.
     """
     run = int(extraction_id.rpartition(":")[2])
     bench = _Bench(
@@ -102,7 +98,6 @@ def judge(
         reply=reply,
         kinds=frozenset(kinds),
         said={turn.seq: SaidTurn(turn) for turn in turns},
-        times=times or effective_times(turns),
         secrets=frozenset(secret for turn in turns for secret in secrets_in(turn.content)),
         snapshot=snapshot,
         scope=Scope(
@@ -148,7 +143,6 @@ class _Bench:
     reply: Reply
     kinds: frozenset[Kind]
     said: Mapping[int, SaidTurn]
-    times: Mapping[int, datetime]
     secrets: frozenset[str]
     snapshot: Snapshot
     scope: Scope
@@ -193,7 +187,7 @@ class _Bench:
         subject = "user" if item.subject.strip().casefold() in _USER else item.subject.strip()
         key = slot_key(kind, subject, content, self.snapshot.snapshot_id)
         seqs = tuple(sorted(set(item.evidence)))
-        said_at = self.times[seqs[-1]]
+        said_at = self.said[seqs[-1]].effective_at
         valid_from, valid_until, is_time_assumed = _validity(item, said_at)
         return Assertion(
             assertion_id=self.ids.assertion(self.extraction_id, self.part, kind, index),

@@ -87,6 +87,14 @@ class Sessions(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewestTurn:
+    """What the turn after it needs of the newest one of a session."""
+
+    seq: int
+    effective_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTurn:
     """What cutting needs of an open turn; its words stay where they are."""
 
@@ -132,8 +140,8 @@ class Turns(Protocol):
         """
         ...
 
-    async def last_seq(self, session: str) -> int:
-        """Return the newest seq by majority read, 0 where there is none."""
+    async def newest(self, session: str) -> NewestTurn | None:
+        """Return where the newest turn stands, by majority read; none where there is none."""
         ...
 
     async def by_idempotency_key(self, session: str, key: str) -> tuple[Turn, str] | None:

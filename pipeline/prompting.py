@@ -7,12 +7,10 @@ said in a turn can end a block, because `<` is written as an escape inside the o
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-from pipeline.effective_time import effective_times
 from pipeline.ports import ModelRequest
 from pipeline.recalled import without_recalled
 from pipeline.redaction import redact
@@ -36,10 +34,9 @@ _ESCAPES: Final = str.maketrans(
 
 def messages(request: ModelRequest) -> list[dict[str, str]]:
     """Return the chat messages that ask for the memories of a part. Pure."""
-    times = effective_times((*request.context, *request.turns))
     blocks = (
-        _block("context", request.context, times),
-        _block("turns", request.turns, times),
+        _block("context", request.context),
+        _block("turns", request.turns),
     )
     return [
         {"role": "system", "content": instructions() + _wanted(request.kinds)},
@@ -79,16 +76,16 @@ def _wanted(kinds: Iterable[Kind]) -> str:
     return f"\n# Wanted now\n\nOnly: {', '.join(wanted) or 'none'}. Leave the other lists empty.\n"
 
 
-def _block(name: str, turns: Iterable[Turn], times: Mapping[int, datetime]) -> str:
-    lines = [_line(turn, times[turn.seq]) for turn in turns]
+def _block(name: str, turns: Iterable[Turn]) -> str:
+    lines = [_line(turn) for turn in turns]
     return "\n".join((f"<{name}>", *lines, f"</{name}>"))
 
 
-def _line(turn: Turn, said_at: datetime) -> str:
+def _line(turn: Turn) -> str:
     shown = {
         "seq": turn.seq,
         "role": str(turn.role),
-        "at": said_at.isoformat(timespec="seconds"),
+        "at": turn.effective_at.isoformat(timespec="seconds"),
         "content": _content(turn),
     }
     return json.dumps(shown, ensure_ascii=False).translate(_ESCAPES)

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterator
+from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 from typing import Final
@@ -33,6 +34,11 @@ class SaidTurn:
     def role(self) -> Role:
         """Who speaks."""
         return self._turn.role
+
+    @property
+    def effective_at(self) -> datetime:
+        """When it counts as said."""
+        return self._turn.effective_at
 
     def find(self, quote: str) -> Found:
         """Return where a normalized quote is."""

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from pipeline.errors import InvalidInputError, Problem
 from pipeline.ids import OpaqueIds
-from pipeline.ports import SessionState
+from pipeline.ports import NewestTurn, SessionState
 from schemas.event import moment
 from schemas.identity import SessionIdentity
 from schemas.turn import CONTENT_BYTES, METADATA_BYTES, METADATA_DEPTH, ToolCall, Turn, TurnDraft
@@ -132,14 +132,20 @@ def compose(
     *,
     identity: SessionIdentity,
     state: SessionState,
-    seq: int,
+    after: NewestTurn | None,
     tokens: int,
     now: datetime,
     ids: OpaqueIds,
 ) -> Turn:
-    """Return the turn at a place of its session, recorded now."""
+    """Return the turn after the newest one of its session, recorded now.
+
+    Its effective time is the running maximum, along seq, of the earlier of `created_at` and
+    `recorded_at`: so a clock that goes back, or a date that is wrong, turns no talk around.
+    """
     draft = accepted.draft
     now = moment(now)
+    seq = 1 if after is None else after.seq + 1
+    created_at = now if draft.created_at is None else min(draft.created_at, now)
     return Turn(
         turn_id=ids.turn(state.session, seq),
         session=state.session,
@@ -154,8 +160,9 @@ def compose(
         is_error=draft.is_error,
         model_name=draft.model_name,
         metadata=draft.metadata,
-        created_at=now if draft.created_at is None else min(draft.created_at, now),
+        created_at=created_at,
         recorded_at=now,
+        effective_at=created_at if after is None else max(created_at, after.effective_at),
         tokens=tokens,
         repairs=accepted.repairs,
     )

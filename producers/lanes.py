@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from pipeline.ports import SessionState
+from pipeline.ports import NewestTurn, SessionState
 from schemas.identity import SessionIdentity
 
 _Place = tuple[str, str, str]
@@ -21,13 +21,16 @@ class Lane:
     state: SessionState | None = None
     read_at: float = 0.0
     """When `state` was read, on the monotonic clock."""
-    last_seq: int | None = None
+    newest: NewestTurn | None = None
     """The newest turn as read, or as acknowledged to this process."""
+    is_known: bool = False
+    """Whether `newest` says how the session stands; else it is to be read."""
 
     def forget(self) -> None:
         """Know nothing more: read before anything else is written."""
         self.state = None
-        self.last_seq = None
+        self.newest = None
+        self.is_known = False
 
 
 class Lanes:

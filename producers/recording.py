@@ -17,7 +17,15 @@ from pymongo.errors import DuplicateKeyError, PyMongoError
 from pipeline.crash_points import CrashPoint, reached
 from pipeline.errors import ConflictError, RecordingUnavailableError
 from pipeline.ids import OpaqueIds
-from pipeline.ports import Clock, IdempotencyKey, Publisher, Sessions, SessionState, Turns
+from pipeline.ports import (
+    Clock,
+    IdempotencyKey,
+    NewestTurn,
+    Publisher,
+    Sessions,
+    SessionState,
+    Turns,
+)
 from pipeline.recording import Accepted, accept, accept_identity, compose
 from pipeline.tokens import count_aside
 from producers.announcing import Announcer
@@ -124,16 +132,16 @@ class Recorder:
         async with self._lanes.enter(whose) as lane:
             try:
                 state = await self._state(lane, whose)
-                seq = await self._turns.last_seq(state.session)
-                if seq == 0:
+                newest = await self._turns.newest(state.session)
+                if newest is None:
                     return
-                await self._turns.mark_closing(state.session, seq)
+                await self._turns.mark_closing(state.session, newest.seq)
                 reached(CrashPoint.SESSION_CLOSED)
             except PyMongoError as error:
                 raise RecordingUnavailableError("the session could not be closed") from error
         self._announcer.announce(
             SessionClosed(
-                id=event_id("session.closed", state.session, seq),
+                id=event_id("session.closed", state.session, newest.seq),
                 subject=state.session,
                 time=self._clock.now(),
                 data=SessionClosedData(session=state.session),
@@ -158,13 +166,14 @@ class Recorder:
         """
         for lost in range(TRIES):
             state = await self._state(lane, whose)
-            if lane.last_seq is None:
-                lane.last_seq = await self._turns.last_seq(state.session)
+            if not lane.is_known:
+                lane.newest = await self._turns.newest(state.session)
+                lane.is_known = True
             turn = compose(
                 accepted,
                 identity=whose,
                 state=state,
-                seq=lane.last_seq + 1,
+                after=lane.newest,
                 tokens=tokens,
                 now=self._clock.now(),
                 ids=self._ids,
@@ -177,7 +186,7 @@ class Recorder:
                 lane.forget()
                 known = await self._known(state.session, key) if _names_key(error) else None
             else:
-                lane.last_seq = turn.seq
+                lane.newest = NewestTurn(seq=turn.seq, effective_at=turn.effective_at)
                 return Recorded(turn=turn, is_new=True)
             if known is not None:
                 return Recorded(turn=known, is_new=False)
@@ -189,7 +198,8 @@ class Recorder:
         if lane.state is None or now - lane.read_at > STATE_AGE_SECONDS:
             state = await self._sessions.open(whose)
             if lane.state is None or lane.state.session != state.session:
-                lane.last_seq = 0 if state.is_new else None
+                lane.newest = None
+                lane.is_known = state.is_new
             lane.state = state
             lane.read_at = now
         return lane.state

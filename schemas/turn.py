@@ -122,6 +122,8 @@ class Turn(Frozen):
     metadata: dict[str, Any] | None = None
     created_at: datetime
     recorded_at: datetime
+    effective_at: datetime
+    """When it counts as said: never after it was recorded, nor before the turn before it."""
     tokens: int
     """Its length for budgets, in tokens of o200k_base."""
     repairs: int = 0

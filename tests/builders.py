@@ -28,6 +28,7 @@ def turn(seq: int, content: str = "I live in Porto.", **fields: Any) -> Turn:
             "content": content,
             "created_at": said_at,
             "recorded_at": said_at,
+            "effective_at": said_at,
             "tokens": 5,
         }
         | fields

@@ -179,6 +179,7 @@ class TurnsTwin:
                 content="x",
                 created_at=turn.recorded_at,
                 recorded_at=turn.recorded_at,
+                effective_at=turn.recorded_at,
                 tokens=turn.tokens,
             )
             for turn in self.world.seen().turns

@@ -4,7 +4,7 @@ from typing import Final
 
 from pymongo import ASCENDING, DESCENDING
 
-from pipeline.ports import IdempotencyKey, OpenSession, OpenTurn
+from pipeline.ports import IdempotencyKey, NewestTurn, OpenSession, OpenTurn
 from pipeline.stores.mongo import Collection, Database, Document
 from schemas.turn import Turn
 
@@ -46,12 +46,14 @@ class MongoTurns:
         """
         await self._collection.insert_one(document_of(turn, idempotency))
 
-    async def last_seq(self, session: str) -> int:
-        """Return the newest seq by majority read, 0 where there is none."""
+    async def newest(self, session: str) -> NewestTurn | None:
+        """Return where the newest turn stands, by majority read; none where there is none."""
         newest = await self._collection.find_one(
-            {"session": session}, {"_id": 0, "seq": 1}, sort=[("seq", DESCENDING)]
+            {"session": session},
+            {"_id": 0, "seq": 1, "effective_at": 1},
+            sort=[("seq", DESCENDING)],
         )
-        return 0 if newest is None else int(newest["seq"])
+        return None if newest is None else NewestTurn(**newest)
 
     async def by_idempotency_key(self, session: str, key: str) -> tuple[Turn, str] | None:
         """Return the turn recorded under a key, by majority read, and the hash of its body."""

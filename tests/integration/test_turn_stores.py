@@ -132,8 +132,10 @@ async def test_open_turns_are_those_not_cleared(db: Database) -> None:
         await turns.insert(turn(seq), idempotency=None)
     await turns.insert(turn(1, session="other"), idempotency=None)
 
-    assert await turns.last_seq(SESSION) == 6
-    assert await turns.last_seq("ses_" + "0" * 32) == 0
+    newest = await turns.newest(SESSION)
+    assert newest is not None
+    assert newest.seq == 6
+    assert await turns.newest("ses_" + "0" * 32) is None
     assert await turns.clear_open(SESSION, 1, 4) == 4
     assert await turns.clear_open(SESSION, 1, 4) == 0
 
@@ -225,7 +227,7 @@ async def test_what_is_open_is_found_quickly_among_twenty_thousand(db: Database)
     assert len(await turns.open_sessions()) == 200
     assert await seconds(turns.open_sessions()) < QUICK_SECONDS
     assert await seconds(turns.open_turns(key)) < QUICK_SECONDS
-    assert await seconds(turns.last_seq(key)) < QUICK_SECONDS
+    assert await seconds(turns.newest(key)) < QUICK_SECONDS
     assert await seconds(turns.clear_open(key, 1, 20)) < QUICK_SECONDS
     assert await seconds(turns.mark_closing(key, 100)) < QUICK_SECONDS
     with pymongo.timeout(120):

@@ -91,7 +91,7 @@ def test_what_is_returned_is_what_is_stored(said: dict[str, Any]) -> None:
         accepted,
         identity=WHOSE,
         state=STATE,
-        seq=1,
+        after=None,
         tokens=count(accepted.texts),
         now=NOW,
         ids=IDS,

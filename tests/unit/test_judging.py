@@ -1,11 +1,10 @@
 """Which items of an answer become assertions, item by item, and why the others do not."""
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from pipeline.effective_time import effective_times
 from pipeline.ids import OpaqueIds
 from pipeline.judging import Judgement, SetAsideReason, judge
 from pipeline.redaction import MARK
@@ -322,19 +321,6 @@ def test_a_statement_about_the_past_says_so() -> None:
     assert not made.holds_now
 
 
-def test_an_effective_time_never_goes_back_and_never_leaves_the_present() -> None:
-    """It is the running maximum of what was said, and no later than it was recorded."""
-    early, late = SAID_AT, SAID_AT + timedelta(days=9)
-    japan = timezone(timedelta(hours=9))
-    turns = (
-        turn(2, "b", created_at=early, recorded_at=late),
-        turn(1, "a", created_at=late + timedelta(days=99), recorded_at=late.astimezone(japan)),
-        turn(3, "c", created_at=late + timedelta(days=1), recorded_at=late + timedelta(days=2)),
-    )
-
-    assert effective_times(turns) == {1: late, 2: late, 3: late + timedelta(days=1)}
-
-
 def test_items_of_an_answer_stand_in_one_order() -> None:
     """Their numbers go on from kind to kind, whether they are accepted or not."""
     both = judge(
@@ -352,15 +338,3 @@ def test_items_of_an_answer_stand_in_one_order() -> None:
 
     assert [made.position.item for made in both.assertions] == [1, 2]
     assert {made.run for made in both.assertions} == {3}
-
-
-def test_a_split_moves_no_item() -> None:
-    """With the times of the whole snapshot, a part judges as the whole does."""
-    turns = (
-        turn(1, "a", created_at=SAID_AT + timedelta(days=2), recorded_at=SAID_AT + timedelta(9)),
-        turn(2, "I live in Porto", created_at=SAID_AT, recorded_at=SAID_AT + timedelta(9)),
-    )
-    (whole,) = judged(item(evidence=[2]), turns=turns).assertions
-    (part,) = judged(item(evidence=[2]), turns=turns[1:], times=effective_times(turns)).assertions
-
-    assert part == whole

@@ -54,8 +54,7 @@ def test_a_turn_is_a_line_of_json() -> None:
 
 
 def test_dates_are_resolved_against_the_effective_time() -> None:
-    """A turn of the future counts as recorded."""
-    late = turn(1, "tomorrow", created_at=SAID_AT + timedelta(days=9999), recorded_at=SAID_AT)
+    late = turn(1, "tomorrow", effective_at=SAID_AT, recorded_at=SAID_AT + timedelta(days=9999))
 
     assert blocks(request(late))["turns"][0]["at"] == "2026-03-01T10:00:00+00:00"
 

@@ -15,7 +15,7 @@ from pipeline.errors import (
     RecordingUnavailableError,
 )
 from pipeline.ids import OpaqueIds
-from pipeline.ports import IdempotencyKey, OpenSession, OpenTurn, SessionState
+from pipeline.ports import IdempotencyKey, NewestTurn, OpenSession, OpenTurn, SessionState
 from producers.announcing import Announcer
 from producers.lanes import Lane, Lanes
 from producers.recording import Recorder
@@ -86,9 +86,12 @@ class Turns:
         if failure is not None:
             raise failure
 
-    async def last_seq(self, session: str) -> int:
+    async def newest(self, session: str) -> NewestTurn | None:
         self.asked_last += 1
-        return max((seq for place, seq in self.stored if place == session), default=0)
+        seq = max((seq for place, seq in self.stored if place == session), default=None)
+        if seq is None:
+            return None
+        return NewestTurn(seq=seq, effective_at=self.stored[session, seq].effective_at)
 
     async def by_idempotency_key(self, session: str, key: str) -> tuple[Turn, str] | None:
         return self.keyed.get((session, key))

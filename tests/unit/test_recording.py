@@ -7,8 +7,9 @@ import pytest
 
 from pipeline.errors import InvalidInputError
 from pipeline.ids import OpaqueIds
-from pipeline.ports import SessionState
+from pipeline.ports import NewestTurn, SessionState
 from pipeline.recording import accept, accept_identity, compose
+from schemas.event import moment
 from schemas.identity import SessionIdentity
 from schemas.turn import CONTENT_BYTES, METADATA_BYTES, ToolCall, Turn, TurnDraft
 
@@ -23,12 +24,15 @@ def said(**fields: Any) -> dict[str, Any]:
     return {"role": "user", "content": "I like tea."} | fields
 
 
-def turn(**fields: Any) -> Turn:
+BEFORE = NewestTurn(seq=2, effective_at=NOW - timedelta(days=900))
+
+
+def turn(*, after: NewestTurn | None = BEFORE, **fields: Any) -> Turn:
     return compose(
         accept(said(**fields)),
         identity=WHOSE,
         state=STATE,
-        seq=3,
+        after=after,
         tokens=4,
         now=NOW,
         ids=IDS,
@@ -296,3 +300,20 @@ def test_two_drafts_have_one_body_only_if_they_say_the_same() -> None:
     assert accept(said(metadata={"b": 2, "a": 1}, idempotency_key="two")).body() == body
     assert accept(said(metadata={"b": 2, "a": True}, idempotency_key="one")).body() != body
     assert accept(said(content="I like tea", metadata={"a": 1, "b": 2})).body() != body
+
+
+def test_the_first_turn_has_the_first_place() -> None:
+    assert [turn(after=None).seq, turn().seq] == [1, 3]
+
+
+def test_an_effective_time_never_goes_back_and_never_leaves_the_present() -> None:
+    """It is the running maximum of when turns were said, and none is said after it is recorded."""
+    now = moment(NOW)
+    early, late = now - timedelta(days=9), now - timedelta(days=1)
+    first = turn(after=None, created_at=late.isoformat())
+    after = NewestTurn(seq=1, effective_at=first.effective_at)
+
+    assert first.effective_at == late
+    assert turn(after=after, created_at=early.isoformat()).effective_at == late
+    assert turn(after=after, created_at=(now + timedelta(days=99)).isoformat()).effective_at == now
+    assert turn(after=after).effective_at == now
