@@ -180,7 +180,7 @@ class Audit:
                 turns=turns_of(part, turns),
                 snapshot=snapshot,
                 extraction_id=extraction.extraction_id,
-                version=extraction.version,
+                version=part.version,
                 ids=self._ids,
             ).assertions
         }

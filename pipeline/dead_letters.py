@@ -14,6 +14,7 @@ from pipeline.errors import BrokerUnavailableError, MessageError
 from pipeline.failures import action, classify, fingerprint
 from pipeline.ids import OpaqueIds
 from pipeline.messages import forward
+from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.ports import Clock, Letters, Publisher
 from pipeline.sweeping import mend_each
 from schemas.extraction import Extraction
@@ -39,12 +40,19 @@ class DeadLetters:
     """Writes letters and sees to it that they arrive."""
 
     def __init__(
-        self, *, letters: Letters, publisher: Publisher, ids: OpaqueIds, clock: Clock
+        self,
+        *,
+        letters: Letters,
+        publisher: Publisher,
+        ids: OpaqueIds,
+        clock: Clock,
+        metrics: Metrics = NO_METRICS,
     ) -> None:
         self._letters = letters
         self._publisher = publisher
         self._ids = ids
         self._clock = clock
+        self._metrics = metrics
 
     async def settle(self, message: IncomingMessage, stage: Stage, error: MessageError) -> None:
         """Set a message aside that can't be read, with its exact bytes and headers.
@@ -53,6 +61,7 @@ class DeadLetters:
         """
         at = message.at
         failure = classify(error)
+        self._metrics.attempt_failed(failure.failure_class)
         await self.keep(
             Letter(
                 letter_id=self._ids.letter(
@@ -66,6 +75,7 @@ class DeadLetters:
                 action=action(failure),
                 attempts=(Attempt(failure=failure, failed_at=self._clock.now()),),
                 original=at,
+                key=message.key,
                 value=message.value,
                 headers=message.headers,
                 created_at=self._clock.now(),
@@ -93,6 +103,7 @@ class DeadLetters:
             action=action(failure),
             attempts=tuple(attempts),
             original=message.at,
+            key=message.key,
             value=message.value,
             headers=message.headers,
             session=extraction.session,
@@ -132,7 +143,9 @@ class DeadLetters:
             BrokerUnavailableError: Kafka is gone; the next sweep tries again.
         """
         unsent = await self._letters.unsent(before_ms, limit)
-        return await mend_each(unsent, self._publish, sweep="unsent_letters")
+        return await mend_each(
+            unsent, self._publish, sweep="unsent_letters", metrics=self._metrics
+        )
 
     async def _publish(self, letter: Letter) -> None:
         if letter.original is None:
@@ -141,7 +154,7 @@ class DeadLetters:
             return
         original = IncomingMessage(
             at=letter.original,
-            key=letter.session.encode() if letter.session else None,
+            key=letter.key,
             value=letter.value,
             headers=letter.headers,
         )

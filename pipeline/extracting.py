@@ -22,6 +22,7 @@ from pipeline.fates import ClaimLostError, Context, Fates
 from pipeline.ids import OpaqueIds
 from pipeline.judging import Judgement, judge
 from pipeline.messages import decode
+from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.planning import (
     FIRST_TICKET,
     halves,
@@ -104,7 +105,9 @@ class ExtractionStep:
         tiers: Sequence[RetryTier],
         settings: ExtractionSettings,
         retry: RetrySettings,
+        metrics: Metrics = NO_METRICS,
     ) -> None:
+        self._metrics = metrics
         self._extractions = extractions
         self._snapshots = snapshots
         self._turns = turns
@@ -149,10 +152,12 @@ class ExtractionStep:
         extraction = await self._extractions.ensure(new_extraction(data, now_ms))
         reached(CrashPoint.EXTRACTION_ENSURED)
         if extraction.outcome is not None:
+            self._metrics.duplicate_suppressed("settled")
             await self._finish(extraction)
             return True
         if (message.header(TICKET_HEADER) or FIRST_TICKET) != extraction.next.ticket:
             log.info("stale_message", extraction=extraction.extraction_id)
+            self._metrics.duplicate_suppressed("stale")
             await self._fates.send_pending(extraction)
             return True
         async with self._permits:
@@ -178,6 +183,7 @@ class ExtractionStep:
         is_live = current.claim.ticket == current.next.ticket
         if is_live and current.claim.message != _coordinates(message):
             log.info("held_by_another", extraction=seen.extraction_id)
+            self._metrics.duplicate_suppressed("held_by_another")
             return True
         try:
             await self._fates.defer(_context(message, None), current)
@@ -233,6 +239,7 @@ class ExtractionStep:
             await self._settle(attempt, Outcome.GONE, {})
             return
         if extraction.crashes >= CRASHES and (parts := live_parts(extraction)):
+            self._metrics.attempt_failed(FailureClass.CRASH_LOOP)
             await self._give_up(attempt, _crash_loop(), parts, is_exhausted=False)
         while (part := next_waiting(attempt.extraction)) is not None:
             if not self._has_time(attempt):
@@ -308,6 +315,8 @@ class ExtractionStep:
                 await asyncio.sleep(1)
             else:
                 break
+        if stored.parts[part].reply != reply:
+            self._metrics.answer_superseded(reply)
         if stored.fence != extraction.fence:
             raise ClaimLostError
         return stored
@@ -323,7 +332,7 @@ class ExtractionStep:
                 turns=turns_of(part, turns),
                 snapshot=snapshot,
                 extraction_id=extraction.extraction_id,
-                version=extraction.version,
+                version=part.version,
                 ids=self._ids,
             )
             for index, part in enumerate(extraction.parts)
@@ -366,6 +375,7 @@ class ExtractionStep:
             raise ClaimLostError
         reached(CrashPoint.EXTRACTION_SETTLED)
         log.info("extraction_settled", extraction=extraction.extraction_id, outcome=outcome)
+        self._metrics.extraction_settled(outcome)
         await self._finish(extraction.model_copy(update={"outcome": outcome}))
 
     async def _leave_no_trace(self, extraction: Extraction) -> None:
@@ -392,6 +402,7 @@ class ExtractionStep:
             HeldError: No message can succeed like this.
         """
         failure = classify(error)
+        self._metrics.attempt_failed(failure.failure_class)
         part, attempt.part = attempt.part, None
         log.warning(
             "attempt_failed",

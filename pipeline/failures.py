@@ -12,7 +12,7 @@ import math
 import re
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -220,13 +220,22 @@ _OF_THE_DATA: Final = frozenset(
 def _drivers(error: BaseException, _now: datetime) -> _Verdict | None:
     names = _names(error)
     labelled = getattr(error, "has_error_label", None)
-    if names & _OF_THE_DATA and not (labelled is not None and labelled("RetryableWriteError")):
+    is_passing = labelled is not None and labelled("RetryableWriteError")
+    if names & _OF_THE_DATA and _blames_the_data(error) and not is_passing:
         return None
     if "pymongo.PyMongoError" in names:
         return _held(Reason.DATABASE_UNAVAILABLE)
     if "aiokafka.KafkaError" in names:
         return _held(Reason.BROKER_UNAVAILABLE)
     return None
+
+
+def _blames_the_data(error: BaseException) -> bool:
+    """Tell a bulk that was refused from one that a majority has not got yet."""
+    if "pymongo.BulkWriteError" not in _names(error):
+        return True
+    details: Mapping[str, object] = getattr(error, "details", None) or {}
+    return bool(details.get("writeErrors"))
 
 
 _CLASSES_BY_CODE: Final[dict[str, tuple[FailureClass, Reason]]] = {

@@ -14,6 +14,7 @@ from pipeline.crash_points import CrashPoint, reached
 from pipeline.dead_letters import DeadLetters, LetterSubject
 from pipeline.errors import BrokerUnavailableError
 from pipeline.messages import encode, forward
+from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.planning import (
     extraction_id,
     new_extraction,
@@ -62,7 +63,9 @@ class Fates:
         new_ticket: Callable[[], str],
         tiers: Sequence[RetryTier],
         lost_after: timedelta,
+        metrics: Metrics = NO_METRICS,
     ) -> None:
+        self._metrics = metrics
         self._extractions = extractions
         self._snapshots = snapshots
         self._dead_letters = dead_letters
@@ -152,9 +155,10 @@ class Fates:
                 [letter.letter_id for letter in extraction.unsent_letters],
             )
             reached(CrashPoint.LETTER_MOVED)
-        if extraction.next.sent or extraction.outcome is not None:
+        if extraction.next.sent:
             return
-        await self._announce(extraction, topic=extraction.next.topic)
+        if extraction.outcome is None:
+            await self._announce(extraction, topic=extraction.next.topic)
         await self._extractions.mark_sent(extraction.extraction_id, extraction.next.ticket)
         reached(CrashPoint.FATE_MARKED_SENT)
 
@@ -162,7 +166,9 @@ class Fates:
         """Send what has been unsent for longer than its sender can need; return how many."""
         before_ms = await self._server_time.now_ms() - self._lost_after_ms
         unsent = await self._extractions.unsent(before_ms, limit)
-        mended = await mend_each(unsent, self.send_pending, sweep="unsent_fates")
+        mended = await mend_each(
+            unsent, self.send_pending, sweep="unsent_fates", metrics=self._metrics
+        )
         return mended + await self._dead_letters.resend(before_ms, limit)
 
     async def resend(self, snapshot: Snapshot) -> None:

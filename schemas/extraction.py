@@ -66,6 +66,8 @@ class Part(Frozen):
     max_tokens: int | None = None
     """A larger limit than the configured one, after a truncated answer."""
     reply: Reply | None = None
+    version: str | None = None
+    """Of the extractor that answered: another one may have finished what the first began."""
     set_aside: tuple[SetAside, ...] = ()
     letter_id: str | None = None
 

@@ -90,6 +90,7 @@ class Letter(Frozen):
     """The recommended action, in a sentence."""
     attempts: tuple[Attempt, ...]
     original: Coordinates | None
+    key: bytes | None = None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
     session: str | None = None

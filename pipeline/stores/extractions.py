@@ -4,7 +4,7 @@ Every change is one conditional `update_one` by `_id` with plain conditions: it 
 whole, on the state it was decided from, or not at all.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -90,7 +90,9 @@ class MongoExtractions:
                 }
             ],
         )
-        if result.matched_count == 0:
+        if result.matched_count == 0 and not await self._is_claimed(
+            extraction.extraction_id, fence=fence, owner=owner, message=message
+        ):
             return None
         return extraction.model_copy(
             update={
@@ -122,6 +124,7 @@ class MongoExtractions:
         }
         answered: Document = {
             f"parts.{part}.reply": reply.model_dump(),
+            f"parts.{part}.version": version,
             f"parts.{part}.state": PartState.ANSWERED,
         }
         # The version is fixed in the same update as the first answer: no kill comes between.
@@ -154,6 +157,7 @@ class MongoExtractions:
                 }
             },
             {f"parts.{part}.state": PartState.WAITING},
+            is_done=lambda now: now.parts[part].state is PartState.SPLIT,
         )
 
     async def bury(
@@ -179,6 +183,9 @@ class MongoExtractions:
                 "$min": {"unsent_since_ms": _epoch_ms(attempt.failed_at)},
             },
             as_read,
+            is_done=lambda now: all(
+                now.parts[part].letter_id == letter.letter_id for part, letter in letters.items()
+            ),
         )
 
     async def schedule(
@@ -197,8 +204,17 @@ class MongoExtractions:
         if attempt is not None:
             update["$push"] = {"attempts": attempt.model_dump()}
         # Who holds the claim decides, whatever a redelivery of his message was put off to.
-        condition = {} if ends_claim else {"next.ticket": extraction.next.ticket}
-        return await self._change(extraction, update, condition)
+        condition: Document = (
+            {"claim.fence": extraction.fence}
+            if ends_claim
+            else {"next.ticket": extraction.next.ticket}
+        )
+        return await self._change(
+            extraction,
+            update,
+            condition,
+            is_done=lambda now: now.next.ticket == following.ticket,
+        )
 
     async def settle(
         self,
@@ -224,6 +240,7 @@ class MongoExtractions:
                     "crashes": 0,
                 }
             },
+            is_done=lambda now: (now.outcome, now.settled_at) == (outcome, settled_at),
         )
 
     async def release(self, extraction: Extraction, *, held_since_ms: int | None = None) -> None:
@@ -265,11 +282,32 @@ class MongoExtractions:
         result = await self._collection.update_one(condition, {"$set": fields})
         return result.matched_count == 1
 
-    async def _change(
-        self, extraction: Extraction, update: Document, condition: Document | None = None
+    async def _is_claimed(
+        self, extraction_id: str, *, fence: int, owner: str, message: str
     ) -> bool:
+        """Return whether this very claim is the one that stands: see `_change`."""
+        own = {"claim.fence": fence, "claim.owner": owner, "claim.message": message}
+        found = await self._collection.find_one({"_id": extraction_id} | own, {"_id": 1})
+        return found is not None
+
+    async def _change(
+        self,
+        extraction: Extraction,
+        update: Document,
+        condition: Document | None = None,
+        *,
+        is_done: Callable[[Extraction], bool] | None = None,
+    ) -> bool:
+        """Update on the state it was decided from; return whether it is done.
+
+        The driver sends an update again whose answer was lost, and a server that does not know it
+        again finds the state changed, by us: that is told by what only this change makes.
+        """
         result = await self._collection.update_one(_as_read(extraction) | (condition or {}), update)
-        return result.matched_count == 1
+        if result.matched_count == 1 or is_done is None:
+            return result.matched_count == 1
+        now = await self.get(extraction.extraction_id)
+        return now is not None and now.fence == extraction.fence and is_done(now)
 
 
 def _as_read(extraction: Extraction) -> Document:

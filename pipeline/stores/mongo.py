@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import structlog
 from pydantic import ValidationError
@@ -81,25 +81,33 @@ class MongoServerTime:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._lock = asyncio.Lock()
+        self._measuring: asyncio.Task[None] | None = None
         self._measured_at: float | None = None
         self._offset_ms = 0.0
 
     async def now_ms(self) -> int:
         """Return server time in epoch milliseconds."""
-        async with self._lock:
-            if (
-                self._measured_at is None
-                or time.monotonic() - self._measured_at > self._FRESH_SECONDS
-            ):
-                await self._measure()
+        measured_at = self._measured_at
+        if measured_at is None or time.monotonic() - measured_at > self._FRESH_SECONDS:
+            await self._measured()
         return int(time.monotonic() * 1000 + self._offset_ms)
 
-    async def _measure(self) -> Self:
+    async def _measured(self) -> None:
+        """Wait for one measurement, everybody for the same, and share its failure."""
+        if self._measuring is None:
+            self._measuring = asyncio.create_task(self._measure())
+            self._measuring.add_done_callback(self._end_measuring)
+        await asyncio.shield(self._measuring)
+
+    def _end_measuring(self, task: asyncio.Task[None]) -> None:
+        self._measuring = None
+        if not task.cancelled():
+            task.exception()  # told to whoever waits; nobody may
+
+    async def _measure(self) -> None:
         before = time.monotonic()
         hello = await self._database.client.admin.command("hello")
         after = time.monotonic()
         local: datetime = hello["localTime"]
         self._offset_ms = local.timestamp() * 1000 - (before + after) / 2 * 1000
         self._measured_at = after
-        return self

@@ -2,13 +2,15 @@
 
 from typing import Final
 
+from bson import ObjectId
 from pymongo import ASCENDING, DESCENDING
+from pymongo.errors import DuplicateKeyError
 
 from pipeline.ports import IdempotencyKey, NewestTurn, OpenSession, OpenTurn
 from pipeline.stores.mongo import Collection, Database, Document
 from schemas.turn import Turn
 
-_BOOKKEEPING: Final = ("_id", "open", "closes", "idempotency", "body")
+_BOOKKEEPING: Final = ("_id", "write", "open", "closes", "idempotency", "body")
 _OPEN_TURN: Final[Document] = {"_id": 0, "seq": 1, "tokens": 1, "recorded_at": 1, "closes": 1}
 _BY_SESSION: Final[list[Document]] = [
     {"$match": {"open": {"$exists": True}}},
@@ -44,7 +46,17 @@ class MongoTurns:
             pymongo.errors.DuplicateKeyError: `keyPattern` names the idempotency key, or else the
                 place is taken.
         """
-        await self._collection.insert_one(document_of(turn, idempotency))
+        document = document_of(turn, idempotency)
+        try:
+            await self._collection.insert_one(document)
+        except DuplicateKeyError:
+            # The driver sends an insert again whose answer was lost: then it collides with itself.
+            if not await self._is_stored(document):
+                raise
+
+    async def _is_stored(self, document: Document) -> bool:
+        own = {"_id": document["_id"], "write": document["write"]}
+        return await self._collection.find_one(own, {"_id": 1}) is not None
 
     async def newest(self, session: str) -> NewestTurn | None:
         """Return where the newest turn stands, by majority read; none where there is none."""
@@ -107,8 +119,9 @@ class MongoTurns:
 
 
 def document_of(turn: Turn, idempotency: IdempotencyKey | None) -> Document:
-    """Return the document that stores a turn as open."""
+    """Return the document that stores a turn as open; `write` is this call's alone."""
     document = turn.model_dump(exclude_none=True)
+    document["write"] = ObjectId()
     document["_id"] = document.pop("turn_id")
     document["role"] = turn.role.value
     document["open"] = turn.session

@@ -25,6 +25,10 @@ class Proxy:
         """Where clients connect."""
         self.accepted = 0
         """How many connections were forwarded so far, or will be after `resume`."""
+        self.lost = 0
+        """How many answers were lost."""
+        self._lose_every: int | None = None
+        self._answers = 0
         self._refusing = False
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -45,6 +49,13 @@ class Proxy:
             for writer in writers:
                 _reset(writer)
             task.cancel()
+
+    def lose_answers(self, *, every: int | None) -> None:
+        """Reset a connection instead of forwarding every so manieth answer; none: lose none.
+
+        The server has done what it was asked, and the client can't know.
+        """
+        self._lose_every = every
 
     def stall(self) -> None:
         """Forward nothing any more; connections are accepted and kept."""
@@ -69,7 +80,9 @@ class Proxy:
             await self._flowing.wait()
             to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self.target_port)
             writers.append(to_writer)
-            await asyncio.gather(self._pump(reader, to_writer), self._pump(to_reader, writer))
+            await asyncio.gather(
+                self._pump(reader, to_writer), self._pump(to_reader, writer, is_answer=True)
+            )
         except OSError:
             pass  # either side is gone, so the other is let go
         finally:
@@ -77,13 +90,23 @@ class Proxy:
             for each in writers:
                 _reset(each)
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_answer: bool = False
+    ) -> None:
         while data := await reader.read(READ_BYTES):
             await self._flowing.wait()
+            if is_answer:
+                self._lose_if_due()
             writer.write(data)
             await writer.drain()
         await self._flowing.wait()
         writer.write_eof()
+
+    def _lose_if_due(self) -> None:
+        self._answers += 1
+        if self._lose_every is not None and self._answers % self._lose_every == 0:
+            self.lost += 1
+            raise ConnectionResetError
 
 
 @asynccontextmanager

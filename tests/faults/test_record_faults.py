@@ -96,6 +96,25 @@ async def test_connections_that_break_leave_no_gap_and_no_double(
     assert sorted((turn for own in answered for turn in own), key=lambda turn: turn.seq) == stored
 
 
+async def test_answers_that_get_lost_leave_no_turn_twice(db: Database, mongo_proxy: Proxy) -> None:
+    """The driver tries again, and finds its own turn in its place."""
+    settings = MongoSettings(
+        uri=SecretStr(f"mongodb://127.0.0.1:{mongo_proxy.port}/?directConnection=true"),
+        database=db.name,
+    )
+    client = connect(settings)
+    shaky = recorder(database(client, settings), Nowhere())
+    await shaky.record(WHOSE, {"role": "user", "content": "turn 0"})
+    mongo_proxy.lose_answers(every=5)
+    for n in range(1, 60):
+        await shaky.record(WHOSE, {"role": "user", "content": f"turn {n}"})
+    await client.close()
+    stored = await MongoTurns(db).read(IDS.session(WHOSE, 1), 1, 1000)
+
+    assert mongo_proxy.lost > 0
+    assert [turn.content for turn in stored] == [f"turn {n}" for n in range(60)]
+
+
 async def test_a_database_that_hangs_is_said_within_its_time(
     db: Database, mongo_proxy: Proxy
 ) -> None:

@@ -1,22 +1,27 @@
 """The ledger of extraction: of two workers one gets through, and nothing is half done."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from pydantic import SecretStr
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import AutoReconnect
 from structlog.testing import capture_logs
 
 from pipeline.planning import new_extraction
+from pipeline.settings import MongoSettings
 from pipeline.stores.extractions import MongoExtractions
 from pipeline.stores.letters import MongoLetters
-from pipeline.stores.mongo import Database, MongoServerTime
+from pipeline.stores.mongo import Database, MongoServerTime, connect, database
 from schemas.event import SnapshotReadyData
 from schemas.extraction import Extraction, NextMessage, Outcome, Part, PartState, Reply, SetAside
 from schemas.failure import Attempt, Coordinates, Failure, FailureClass, Letter
 from schemas.memory import Kind
+from tests.faults.proxy import Proxy, proxy_to
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 READY = SnapshotReadyData(
@@ -81,6 +86,61 @@ async def claimed(
     claim = await store.claim(extraction, owner="o", message="m", now_ms=now_ms, lease=lease)
     assert claim is not None
     return claim
+
+
+@pytest.fixture
+async def shaky(db: Database, mongo_uri: str) -> AsyncIterator[tuple[MongoExtractions, Proxy]]:
+    """The store behind connections whose answers can be lost; the driver tries again."""
+    async with proxy_to(urlsplit(mongo_uri).port or 27017) as proxy:
+        settings = MongoSettings(
+            uri=SecretStr(f"mongodb://127.0.0.1:{proxy.port}/?directConnection=true"),
+            database=db.name,
+        )
+        client = connect(settings)
+        yield MongoExtractions(database(client, settings)), proxy
+        await client.close()
+
+
+@pytest.mark.parametrize("every", [4, 5, 7])
+async def test_an_update_whose_answer_is_lost_is_done_once_and_said_to_be(
+    every: int,
+    store: MongoExtractions,
+    shaky: tuple[MongoExtractions, Proxy],
+    server_time: MongoServerTime,
+) -> None:
+    """The driver sends it again, and a server without memory finds the state changed already."""
+    through, proxy = shaky
+    now_ms = await server_time.now_ms()
+    await store.ensure(new_extraction(READY, now_ms))
+    half = Part(first_seq=1, last_seq=2, kinds=(Kind.SEMANTIC,))
+    lease = timedelta(minutes=1)
+    proxy.lose_answers(every=every)
+    for turn in range(3):
+        at = f"m{turn}"
+        read = await through.get(f"{READY.snapshot}:0")
+        assert read is not None
+        claim = await through.claim(read, owner="o", message=at, now_ms=now_ms, lease=lease)
+        assert claim is not None
+        assert await through.schedule(
+            claim, following(f"t{turn}", now_ms), attempt=FAILED, ends_claim=True
+        )
+    last = await through.get(f"{READY.snapshot}:0")
+    assert last is not None
+    claim = await through.claim(last, owner="o", message="m", now_ms=now_ms, lease=lease)
+    assert claim is not None
+    assert await through.split(claim, 0, (half, half))
+    split = await through.get(f"{READY.snapshot}:0")
+    assert split is not None
+    assert await through.bury(split, {1: letter("l1")}, FAILED)
+    assert await through.settle(split, Outcome.DEAD, set_aside={}, settled_at=NOW)
+    proxy.lose_answers(every=None)
+    after = await store.get(f"{READY.snapshot}:0")
+
+    assert proxy.lost > 0
+    assert after is not None
+    assert (len(after.attempts), after.fence, after.crashes) == (4, 4, 0)
+    assert (len(after.parts), len(after.unsent_letters)) == (3, 1)
+    assert after.outcome is Outcome.DEAD
 
 
 async def test_of_many_workers_that_read_the_same_state_one_claims(

@@ -190,6 +190,8 @@ STORES: list[tuple[Exception, bool]] = [
         pymongo.errors.WriteError(CANARY, 91, {"errorLabels": ["RetryableWriteError"]}),
         True,
     ),
+    (pymongo.errors.BulkWriteError({"writeErrors": [{"code": 121, "errmsg": CANARY}]}), False),
+    (pymongo.errors.BulkWriteError({"writeConcernErrors": [{"code": 64}]}), True),
     (pymongo.errors.DocumentTooLarge(CANARY), False),
     (aiokafka.errors.KafkaConnectionError(CANARY), True),
     (aiokafka.errors.KafkaTimeoutError(CANARY), True),
