@@ -62,8 +62,10 @@ def plan_cuts(
     first_seq: int,
     hole: int | None = None,
 ) -> list[Cut]:
-    """Return the cuts of open turns: none, or tiles of all of them from `first_seq` on.
+    """Return the cuts of open turns: none, or tiles from `first_seq` on.
 
+    Of a session that is closed or idle they are tiles of all of them. Of one that goes on they are
+    the full ones, and what is left over waits for what is said next; before a hole nothing waits.
     A tile has at most `max_messages` turns and `max_tokens` tokens, but one turn at least. Where
     turns are missing, the tile of the turn after them spans them.
 
@@ -79,8 +81,16 @@ def plan_cuts(
         return []
     cuts: list[Cut] = []
     ready = [turn for turn in turns if hole is None or turn.seq < hole]
-    for last_seq in _tile_ends(ready, settings):
-        cuts.append(Cut(first_seq=first_seq, last_seq=last_seq, reason=reason))
+    for last_seq, is_full in _tile_ends(ready, settings):
+        if not is_full and reason is CutReason.FULL and hole is None:
+            break
+        cuts.append(
+            Cut(
+                first_seq=first_seq,
+                last_seq=last_seq,
+                reason=CutReason.FULL if is_full else reason,
+            )
+        )
         first_seq = last_seq + 1
     return cuts
 
@@ -115,27 +125,28 @@ def is_due(session: OpenSession, settings: SnapshotSettings, now: datetime) -> b
 def _due_reason(
     settings: SnapshotSettings, *, turns: int, tokens: int, is_closed: bool, idle: timedelta
 ) -> CutReason | None:
-    if turns >= settings.max_messages or tokens >= settings.max_tokens:
-        return CutReason.FULL
     if is_closed:
         return CutReason.CLOSED
-    return CutReason.IDLE if idle >= settings.stale else None
+    if idle >= settings.stale:
+        return CutReason.IDLE
+    is_full = turns >= settings.max_messages or tokens >= settings.max_tokens
+    return CutReason.FULL if is_full else None
 
 
-def _tile_ends(turns: Sequence[OpenTurn], settings: SnapshotSettings) -> Iterable[int]:
-    """Yield the last seq of each tile, each as large as may be."""
+def _tile_ends(turns: Sequence[OpenTurn], settings: SnapshotSettings) -> Iterable[tuple[int, bool]]:
+    """Yield the last seq of each tile, each as large as may be, and whether it is full."""
     last_seq: int | None = None
     count = tokens = 0
     for turn in turns:
         is_full = count == settings.max_messages or tokens + turn.tokens > settings.max_tokens
         if last_seq is not None and is_full:
-            yield last_seq
+            yield last_seq, True
             count = tokens = 0
         count += 1
         tokens += turn.tokens
         last_seq = turn.seq
     if last_seq is not None:
-        yield last_seq
+        yield last_seq, count == settings.max_messages or tokens >= settings.max_tokens
 
 
 def missing(turns: Iterable[OpenTurn], first_seq: int) -> Iterator[int]:

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.cutting import plan_cuts
+from pipeline.cutting import due_reason, plan_cuts
 from pipeline.errors import MissingDocumentError
 from pipeline.ports import OpenTurn
 from pipeline.settings import SnapshotSettings
+from schemas.snapshot import CutReason
 from tests.cutting_world import NOW, SESSION, CuttingWorld
 from tests.interleaving import Process
 
@@ -49,7 +50,10 @@ def test_cuts_tile_what_is_open_within_their_bounds(
         assert 1 <= len(inside) <= max_messages
         assert len(inside) == 1 or sum(turn.tokens for turn in inside) <= max_tokens
         expected = cut.last_seq + 1
-    if cuts:
+    left = [turn for turn in turns if turn.seq >= expected]
+    if hole is None and left:
+        assert due_reason(left, settings, NOW) is None
+    if cuts and cuts[-1].reason is not CutReason.FULL:
         assert expected == ready[-1].seq + 1
 
 

@@ -66,16 +66,26 @@ def test_a_closed_session_is_cut_with_what_was_said_after_it() -> None:
     ]
 
 
-def test_everything_open_goes_as_several_snapshots() -> None:
+def test_of_a_talk_that_goes_on_only_full_snapshots_are_cut() -> None:
     cuts = plan(run(range(1, 11)))
 
-    assert [(cut.first_seq, cut.last_seq) for cut in cuts] == [(1, 4), (5, 8), (9, 10)]
+    assert [(cut.first_seq, cut.last_seq) for cut in cuts] == [(1, 4), (5, 8)]
+
+
+def test_of_a_talk_that_is_over_everything_goes_as_several_snapshots() -> None:
+    idle = plan(run(range(1, 11), age=timedelta(minutes=3)))
+    closing = OpenTurn(seq=10, tokens=1, recorded_at=NOW, closes=True)
+    closed = plan([*run(range(1, 10)), closing])
+
+    assert [(cut.first_seq, cut.last_seq) for cut in idle] == [(1, 4), (5, 8), (9, 10)]
+    assert [cut.reason for cut in idle] == [CutReason.FULL, CutReason.FULL, CutReason.IDLE]
+    assert [cut.reason for cut in closed] == [CutReason.FULL, CutReason.FULL, CutReason.CLOSED]
 
 
 def test_a_turn_larger_than_a_snapshot_is_one_of_its_own() -> None:
     turns = [*run([1]), *run([2], tokens=500), *run([3])]
 
-    assert [(cut.first_seq, cut.last_seq) for cut in plan(turns)] == [(1, 1), (2, 2), (3, 3)]
+    assert [(cut.first_seq, cut.last_seq) for cut in plan(turns)] == [(1, 1), (2, 2)]
 
 
 def test_a_cut_stops_before_a_hole_though_what_is_behind_makes_it_due() -> None:
@@ -211,7 +221,7 @@ async def test_a_turn_that_is_there_but_not_open_is_no_hole() -> None:
     await world.cutter(max_messages=3).cut(SESSION)
 
     assert world.gaps == {}
-    assert world.ranges() == [(1, 3), (4, 4)]
+    assert world.ranges() == [(1, 3)]
 
 
 class Letters:
