@@ -69,7 +69,7 @@ async def apps_of(parts: Installation, roles: Sequence[Role]) -> AsyncGenerator[
         if "waker" in roles:
             apps.append(WakerApp(waker(parts)))
         if "snapshot" in roles:
-            apps.append(snapshot_app(parts.settings, snapshot_step(parts)))
+            apps.append(snapshot_app(parts.settings, snapshot_step(parts), parts.metrics))
         if "extraction" in roles:
             model = await stack.enter_async_context(configured_model(parts.settings.llm))
             apps.append(
@@ -78,6 +78,7 @@ async def apps_of(parts: Installation, roles: Sequence[Role]) -> AsyncGenerator[
                     extraction_step(parts, model),
                     tiers=retry_tiers(parts.settings, Stage.EXTRACTION),
                     server_time=parts.server_time,
+                    metrics=parts.metrics,
                 )
             )
         yield apps

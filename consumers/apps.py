@@ -23,6 +23,7 @@ from consumers.parsing import Record, incoming, raw_decoder, total_parser
 from consumers.pool import CANCEL_TIMEOUT, Pool, PoolLimits
 from consumers.reading import HoldingConsumer
 from pipeline.errors import BrokerUnavailableError, ConfigurationError
+from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.ports import ServerTime, Step
 from pipeline.settings import KafkaSettings, Settings
 from producers.topics import check_topics
@@ -66,9 +67,15 @@ class ConsumerApp:
     Concurrency: start, then stop, once each; stop may come while it is starting still.
     """
 
-    def __init__(self, settings: KafkaSettings, subscriptions: Sequence[Subscription]) -> None:
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        subscriptions: Sequence[Subscription],
+        metrics: Metrics = NO_METRICS,
+    ) -> None:
         _check(settings)
         self._settings = settings
+        self._metrics = metrics
         self._subscriptions = tuple(subscriptions)
         self._broker: KafkaBroker | None = None
         self._consumers: dict[str, Callable[[], PartitionConsumer | None]] = {}
@@ -226,10 +233,11 @@ class ConsumerApp:
             name=subscription.name,
             consumer=partial(self._consumer, subscription.name),
             due=subscription.due,
+            metrics=self._metrics,
         )
 
 
-def snapshot_app(settings: Settings, step: Step) -> ConsumerApp:
+def snapshot_app(settings: Settings, step: Step, metrics: Metrics = NO_METRICS) -> ConsumerApp:
     """Return what cuts sessions into snapshots; wake-ups of one session come one by one."""
     return ConsumerApp(
         settings.kafka,
@@ -243,11 +251,17 @@ def snapshot_app(settings: Settings, step: Step) -> ConsumerApp:
                 is_serial_by_key=True,
             )
         ],
+        metrics,
     )
 
 
 def extraction_app(
-    settings: Settings, step: Step, *, tiers: Sequence[RetryTier], server_time: ServerTime
+    settings: Settings,
+    step: Step,
+    *,
+    tiers: Sequence[RetryTier],
+    server_time: ServerTime,
+    metrics: Metrics = NO_METRICS,
 ) -> ConsumerApp:
     """Return what extracts snapshots: new ones, replayed ones, and from its tiers when due."""
     concurrency = STEPS_PER_PERMIT * settings.extraction.permits
@@ -271,6 +285,7 @@ def extraction_app(
                 concurrency=concurrency,
             ),
         ],
+        metrics,
     )
 
 

@@ -64,11 +64,13 @@ class Commits:
         timeout: timedelta,
         interval: timedelta = COMMIT_INTERVAL,
         count: int = COMMIT_COUNT,
+        on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         self._consumer = consumer
         self._timeout = timeout
         self._interval = interval
         self._count = count
+        self._on_failure = on_failure
         self._lock = asyncio.Lock()
         self._completions = 0
         self._is_wanted = asyncio.Event()
@@ -126,6 +128,7 @@ class Commits:
                 await consumer.commit(offsets)
         except (KafkaError, TimeoutError, OSError) as error:
             self.failures += 1
+            self._on_failure()
             log.warning(
                 "commit_failed",
                 exception=type(error).__name__,

@@ -22,6 +22,7 @@ from aiokafka.abc import ConsumerRebalanceListener
 from consumers.commits import COMMIT_INTERVAL, Commits, PartitionConsumer, Progress
 from consumers.due import DueTimes
 from pipeline.clock import SystemClock
+from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.ports import Clock, Step
 from schemas.message import IncomingMessage
 
@@ -118,8 +119,10 @@ class Pool(ConsumerRebalanceListener):
         consumer: Callable[[], PartitionConsumer | None],
         due: DueTimes | None = None,
         clock: Clock | None = None,
+        metrics: Metrics = NO_METRICS,
     ) -> None:
         self.name = name
+        self._metrics = metrics
         self._step = step
         self._limits = limits
         self._consumer = consumer
@@ -132,7 +135,10 @@ class Pool(ConsumerRebalanceListener):
         self._is_full = False
         self._is_draining = False
         self._commits = Commits(
-            consumer, timeout=limits.commit_timeout, interval=limits.commit_interval
+            consumer,
+            timeout=limits.commit_timeout,
+            interval=limits.commit_interval,
+            on_failure=lambda: metrics.commit_failed(name),
         )
         self._committing: asyncio.Task[None] | None = None
         self.last_progress_at: datetime | None = None
@@ -199,6 +205,7 @@ class Pool(ConsumerRebalanceListener):
             self._is_full = False
         for lane in self._lanes.values():
             self._pause(lane, self._is_full or self._is_draining or _rests(lane))
+        self._metrics.holding(self.name, self.held)
 
     def _next(self) -> _Work | None:
         while self._again:
@@ -263,6 +270,7 @@ class Pool(ConsumerRebalanceListener):
             self._limits.longest_hold.total_seconds(),
         )
         work.holds += 1
+        self._metrics.message_held(self.name)
         log.warning(
             "message_held",
             **_where(work),

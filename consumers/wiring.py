@@ -14,6 +14,8 @@ from pipeline.dead_letters import DeadLetters
 from pipeline.extracting import ExtractionStep
 from pipeline.fates import Fates
 from pipeline.ids import OpaqueIds
+from pipeline.metrics import NO_METRICS, Metrics
+from pipeline.models.metering import MeteredModel
 from pipeline.models.openai import OpenAIModel, model_from, quiet_vendor_loggers
 from pipeline.ports import Model, Publisher
 from pipeline.refolding import Folder
@@ -58,10 +60,13 @@ class Installation:
     dead_letters: DeadLetters
     folder: Folder
     fates: Fates
+    metrics: Metrics
 
 
 @asynccontextmanager
-async def installation(settings: Settings) -> AsyncGenerator[Installation]:
+async def installation(
+    settings: Settings, metrics: Metrics = NO_METRICS
+) -> AsyncGenerator[Installation]:
     """Connect to MongoDB, and to Kafka when something is first published; close both at the end.
 
     Raises:
@@ -70,13 +75,15 @@ async def installation(settings: Settings) -> AsyncGenerator[Installation]:
     client = connect(settings.mongo)
     publisher = KafkaPublisher(settings.kafka)
     try:
-        yield await wire(settings, database(client, settings.mongo), publisher)
+        yield await wire(settings, database(client, settings.mongo), publisher, metrics)
     finally:
         await publisher.stop()
         await client.close()
 
 
-async def wire(settings: Settings, database: Database, publisher: Publisher) -> Installation:
+async def wire(
+    settings: Settings, database: Database, publisher: Publisher, metrics: Metrics = NO_METRICS
+) -> Installation:
     """Return the parts on connections that the caller closes."""
     ids = OpaqueIds(await installation_key(database))
     clock = SystemClock()
@@ -86,7 +93,9 @@ async def wire(settings: Settings, database: Database, publisher: Publisher) -> 
     extractions = MongoExtractions(database)
     assertions = MongoAssertions(database)
     records = MongoRecords(database, grace=MARK_GRACE * settings.mongo.timeout)
-    dead_letters = DeadLetters(letters=letters, publisher=publisher, ids=ids, clock=clock)
+    dead_letters = DeadLetters(
+        letters=letters, publisher=publisher, ids=ids, clock=clock, metrics=metrics
+    )
     return Installation(
         settings=settings,
         database=database,
@@ -102,7 +111,7 @@ async def wire(settings: Settings, database: Database, publisher: Publisher) -> 
         records=records,
         letters=letters,
         dead_letters=dead_letters,
-        folder=Folder(assertions, records, publisher, clock),
+        folder=Folder(assertions, records, publisher, clock, metrics),
         fates=Fates(
             extractions=extractions,
             snapshots=snapshots,
@@ -113,7 +122,9 @@ async def wire(settings: Settings, database: Database, publisher: Publisher) -> 
             new_ticket=lambda: uuid4().hex,
             tiers=retry_tiers(settings, Stage.EXTRACTION),
             lost_after=settings.waker.lost_after,
+            metrics=metrics,
         ),
+        metrics=metrics,
     )
 
 
@@ -155,6 +166,7 @@ def waker(parts: Installation) -> Waker:
                     server_time=parts.server_time,
                     settings=settings.snapshot,
                     lost_after=settings.waker.lost_after,
+                    metrics=parts.metrics,
                 ),
             ),
             Sweep(
@@ -163,6 +175,7 @@ def waker(parts: Installation) -> Waker:
                     snapshots=parts.snapshots,
                     server_time=parts.server_time,
                     resend=parts.fates.resend,
+                    metrics=parts.metrics,
                 ),
             ),
             Sweep(name="unsent_fates", run=lambda: parts.fates.sweep_unsent(SWEEP_LIMIT)),
@@ -197,7 +210,7 @@ def extraction_step(parts: Installation, model: Model) -> ExtractionStep:
         extractions=parts.extractions,
         snapshots=parts.snapshots,
         turns=parts.turns,
-        model=model,
+        model=_metered(parts, model),
         folder=parts.folder,
         fates=parts.fates,
         dead_letters=parts.dead_letters,
@@ -208,7 +221,13 @@ def extraction_step(parts: Installation, model: Model) -> ExtractionStep:
         tiers=retry_tiers(parts.settings, Stage.EXTRACTION),
         settings=parts.settings.extraction,
         retry=parts.settings.retry,
+        metrics=parts.metrics,
     )
+
+
+def _metered(parts: Installation, model: Model) -> MeteredModel:
+    provider = parts.settings.llm.provider or "openai_compatible"
+    return MeteredModel(model, provider=provider, metrics=parts.metrics)
 
 
 @asynccontextmanager

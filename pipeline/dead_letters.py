@@ -143,9 +143,7 @@ class DeadLetters:
             BrokerUnavailableError: Kafka is gone; the next sweep tries again.
         """
         unsent = await self._letters.unsent(before_ms, limit)
-        return await mend_each(
-            unsent, self._publish, sweep="unsent_letters", metrics=self._metrics
-        )
+        return await mend_each(unsent, self._publish, sweep="unsent_letters", metrics=self._metrics)
 
     async def _publish(self, letter: Letter) -> None:
         if letter.original is None:

@@ -68,12 +68,16 @@ class AnswerError(AfterturnError):
         finish_reason: str | None = None,
         request_id: str | None = None,
         calls: int = 1,
+        prompt_tokens: int | None = None,
+        completion_tokens: int | None = None,
     ) -> None:
         self.failure_class = failure_class
         self.reason = reason
         self.finish_reason = finish_reason
         self.request_id = request_id
         self.calls = calls
+        self.prompt_tokens = prompt_tokens
+        self.completion_tokens = completion_tokens
         super().__init__(reason)
 
 

@@ -16,6 +16,7 @@ from pipeline.crash_points import CrashPoint, reached
 from pipeline.errors import BrokerUnavailableError
 from pipeline.folding import fold, in_source_order
 from pipeline.messages import encode
+from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.ports import Assertions, Clock, Publisher, Records, SlotKey
 from pipeline.slots import slot_of, slots_of
 from pipeline.sweeping import mend_each
@@ -35,12 +36,18 @@ class Folder:
     """
 
     def __init__(
-        self, assertions: Assertions, records: Records, publisher: Publisher, clock: Clock
+        self,
+        assertions: Assertions,
+        records: Records,
+        publisher: Publisher,
+        clock: Clock,
+        metrics: Metrics = NO_METRICS,
     ) -> None:
         self._assertions = assertions
         self._records = records
         self._publisher = publisher
         self._clock = clock
+        self._metrics = metrics
 
     async def assert_all(self, assertions: Sequence[Assertion]) -> list[Record]:
         """Write assertions; return the records that changed by it, for `announce`."""
@@ -85,7 +92,7 @@ class Folder:
     async def sweep_dirty(self, limit: int) -> int:
         """Fold slots that are marked, the oldest marks first; return how many it folded."""
         slots = await self._records.dirty(limit)
-        return await mend_each(slots, self.fold_slot, sweep="dirty_slots")
+        return await mend_each(slots, self.fold_slot, sweep="dirty_slots", metrics=self._metrics)
 
     async def sweep_unannounced(self, limit: int) -> int:
         """Announce records whose event was not acknowledged, the oldest first; return how many.
@@ -94,7 +101,9 @@ class Folder:
             BrokerUnavailableError: Kafka is gone; the next sweep tries again.
         """
         records = await self._records.unannounced(limit)
-        return await mend_each(records, self._announce, sweep="unannounced_records")
+        return await mend_each(
+            records, self._announce, sweep="unannounced_records", metrics=self._metrics
+        )
 
     async def _announce(self, record: Record) -> None:
         await self._publisher.publish(encode(RECORD_CHANGED.name, self._event(record)))

@@ -9,6 +9,7 @@ from typing import TypeVar
 import structlog
 
 from pipeline.failures import classify, is_infrastructure
+from pipeline.metrics import NO_METRICS, Metrics, SweepName
 
 Item = TypeVar("Item")
 
@@ -16,7 +17,11 @@ log = structlog.get_logger()
 
 
 async def mend_each(
-    items: Sequence[Item], mend: Callable[[Item], Awaitable[object]], *, sweep: str
+    items: Sequence[Item],
+    mend: Callable[[Item], Awaitable[object]],
+    *,
+    sweep: SweepName,
+    metrics: Metrics = NO_METRICS,
 ) -> int:
     """Mend items in their order; return how many were.
 
@@ -25,7 +30,8 @@ async def mend_each(
     Args:
         items: What a sweep found.
         mend: Must leave an item it fails at so that a later sweep finds it.
-        sweep: Its name in the log.
+        sweep: Its name in the log and in the metrics.
+        metrics: Where each item is counted.
 
     Raises:
         Exception: What MongoDB or Kafka raise when they are gone: no item is at fault.
@@ -39,6 +45,7 @@ async def mend_each(
             if is_infrastructure(error):
                 raise
             failure = classify(error)
+            metrics.item_swept(sweep, is_mended=False)
             log.warning(
                 "item_not_mended",
                 sweep=sweep,
@@ -48,4 +55,5 @@ async def mend_each(
             )
         else:
             mended += 1
+            metrics.item_swept(sweep, is_mended=True)
     return mended

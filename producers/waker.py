@@ -16,6 +16,7 @@ import structlog
 from pipeline.crash_points import CrashPoint, reached
 from pipeline.cutting import is_due
 from pipeline.messages import encode
+from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.ports import OpenSession, Publisher, ServerTime, Snapshots, Turns
 from pipeline.settings import SnapshotSettings
 from pipeline.sweeping import mend_each
@@ -116,8 +117,10 @@ class OpenTurnsSweep:
         settings: SnapshotSettings,
         lost_after: timedelta,
         limit: int = LIMIT,
+        metrics: Metrics = NO_METRICS,
     ) -> None:
         self._turns = turns
+        self._metrics = metrics
         self._publisher = publisher
         self._server_time = server_time
         self._settings = settings
@@ -144,7 +147,7 @@ class OpenTurnsSweep:
             reached(CrashPoint.SESSION_WOKEN)
             self._woken[session.session] = self._after_waking(session, now_ms)
 
-        return await mend_each(due, wake, sweep="open_turns")
+        return await mend_each(due, wake, sweep="open_turns", metrics=self._metrics)
 
     def _is_to_wake(self, session: OpenSession, now_ms: int) -> bool:
         now = _moment(now_ms)
@@ -178,8 +181,10 @@ class UnsettledSnapshotsSweep:
         server_time: ServerTime,
         resend: Callable[[Snapshot], Awaitable[None]],
         limit: int = LIMIT,
+        metrics: Metrics = NO_METRICS,
     ) -> None:
         self._snapshots = snapshots
+        self._metrics = metrics
         self._server_time = server_time
         self._resend = resend
         self._limit = limit
@@ -187,7 +192,9 @@ class UnsettledSnapshotsSweep:
     async def __call__(self) -> int:
         """Hand each to `resend`, which also sets when to look again; return how many."""
         due = await self._snapshots.unsettled_due(await self._server_time.now_ms(), self._limit)
-        return await mend_each(due, self._resend, sweep="unsettled_snapshots")
+        return await mend_each(
+            due, self._resend, sweep="unsettled_snapshots", metrics=self._metrics
+        )
 
 
 def _wake_up(session: OpenSession, now_ms: int) -> TurnRecorded:

@@ -1,0 +1,169 @@
+"""What is counted: one list, closed labels, and nothing of it in the way of a message."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
+
+from consumers.exporting import PrometheusExporter
+from pipeline.metrics import METRICS, NO_METRICS, Backlog, Metric, Metrics
+from schemas.extraction import Outcome
+from schemas.failure import FailureClass
+from tests.metrics_table import table
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+
+
+class Broken:
+    """A sink that can't."""
+
+    def __init__(self) -> None:
+        self.tried = 0
+
+    def add(self, metric: Metric, amount: float, labels: Mapping[str, str]) -> None:
+        self.tried += 1
+        raise OSError("planted words")
+
+    def set(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
+        self.tried += 1
+        raise OSError("planted words")
+
+
+def everything(metrics: Metrics) -> None:
+    """Call every method once."""
+    metrics.extraction_settled(Outcome.RECORDS)
+    metrics.attempt_failed(FailureClass.NETWORK)
+    metrics.duplicate_suppressed("stale")
+    metrics.message_held("extraction")
+    metrics.holding("extraction.retry", 3)
+    metrics.commit_failed("snapshot")
+    metrics.item_swept("open_turns", is_mended=False)
+    metrics.model_called("anthropic", FailureClass.TIMEOUT, 2)
+    metrics.tokens_used("gemini", 5, None)
+    metrics.answer_unkept("reask", calls=2, prompt=7, completion=8)
+    metrics.backlog(
+        Backlog(
+            measured_at=NOW,
+            oldest_open_at=NOW - timedelta(seconds=90),
+            letters={FailureClass.REFUSED: 4},
+            oldest_letter_at=None,
+        )
+    )
+    metrics.breakers({"open": 1})
+    metrics.guards({"holding": 2})
+
+
+def samples(exporter: PrometheusExporter) -> dict[tuple[str, str], float]:
+    """Return what stands on the page and is not zero, by name and the values of the labels."""
+    return {
+        (sample.name, " ".join(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(exporter.page().decode())
+        for sample in family.samples
+        if sample.value
+    }
+
+
+def test_each_method_changes_what_it_names_and_nothing_else() -> None:
+    exporter = PrometheusExporter()
+    everything(Metrics(exporter))
+
+    assert samples(exporter) == {
+        ("afterturn_extractions_settled_total", "records"): 1,
+        ("afterturn_attempts_failed_total", "env.network"): 1,
+        ("afterturn_duplicates_suppressed_total", "stale"): 1,
+        ("afterturn_holds_total", "extraction"): 1,
+        ("afterturn_messages_held", "extraction.retry"): 3,
+        ("afterturn_commits_failed_total", "snapshot"): 1,
+        ("afterturn_sweep_items_total", "not_mended open_turns"): 1,
+        ("afterturn_model_calls_total", "env.timeout anthropic"): 2,
+        ("afterturn_model_tokens_total", "prompt gemini"): 5,
+        ("afterturn_model_calls_unkept_total", "reask"): 2,
+        ("afterturn_model_tokens_unkept_total", "prompt"): 7,
+        ("afterturn_model_tokens_unkept_total", "completion"): 8,
+        ("afterturn_open_turn_age_seconds", ""): 90,
+        ("afterturn_letters", "content.refused"): 4,
+        ("afterturn_measured_timestamp_seconds", ""): NOW.timestamp(),
+        ("afterturn_breakers", "open"): 1,
+        ("afterturn_guards", "holding"): 2,
+    }
+
+
+def test_what_there_is_no_more_of_is_zero_again() -> None:
+    exporter = PrometheusExporter()
+    metrics = Metrics(exporter)
+    everything(metrics)
+    metrics.backlog(
+        Backlog(measured_at=NOW, oldest_open_at=None, letters={}, oldest_letter_at=None)
+    )
+    metrics.breakers({"closed": 1})
+
+    left = samples(exporter)
+    assert ("afterturn_letters", "content.refused") not in left
+    assert ("afterturn_open_turn_age_seconds", "") not in left
+    assert ("afterturn_breakers", "open") not in left
+
+
+def test_an_exporter_that_raises_is_said_once_and_stops_nothing() -> None:
+    broken = Broken()
+    metrics = Metrics(broken)
+    with capture_logs() as logs:
+        everything(metrics)
+        tried = broken.tried
+        everything(metrics)
+
+    assert broken.tried == 2 * tried
+    said = [each["metric"] for each in logs if each["event"] == "metric_not_kept"]
+    assert sorted(said) == sorted(metric.name for metric in METRICS)
+    assert "planted words" not in str(logs)
+
+
+def test_a_label_of_another_value_is_never_exported() -> None:
+    exporter = PrometheusExporter()
+    before = exporter.page()
+    with capture_logs() as logs:
+        Metrics(exporter).message_held("planted")
+
+    assert exporter.page() == before
+    assert [each["event"] for each in logs] == ["metric_not_kept"]
+
+
+def test_every_series_there_can_be_is_there_from_the_start() -> None:
+    found = {
+        (sample.name, frozenset(sample.labels.items()))
+        for family in text_string_to_metric_families(PrometheusExporter().page().decode())
+        for sample in family.samples
+    }
+
+    assert found == {
+        (metric.name, frozenset(zip(metric.labels, values, strict=True)))
+        for metric in METRICS
+        for values in product(*metric.labels.values())
+    }
+    assert len(found) < 250
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_a_metric_is_named_as_prometheus_has_it(metric: Metric) -> None:
+    assert re.fullmatch(r"afterturn_[a-z_]+", metric.name)
+    assert metric.name.endswith("_total") == (metric.kind == "counter")
+    assert metric.meaning.endswith(".")
+    assert all(
+        re.fullmatch(r"[a-z_.]+", value) for values in metric.labels.values() for value in values
+    )
+
+
+def test_no_metrics_keep_nothing_and_say_nothing() -> None:
+    with capture_logs() as logs:
+        everything(NO_METRICS)
+
+    assert logs == []
+
+
+def test_operators_are_told_of_every_metric() -> None:
+    assert table() in PAGE.read_text(), "python -m tests.metrics_table, into docs/operations.md"
