@@ -16,7 +16,8 @@ from pipeline.fates import Fates
 from pipeline.ids import OpaqueIds
 from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.models.metering import MeteredModel
-from pipeline.models.openai import OpenAIModel, model_from, quiet_vendor_loggers
+from pipeline.models.asking import InstructedModel, quiet_vendor_loggers
+from pipeline.models.choosing import model_from
 from pipeline.ports import Model, Publisher
 from pipeline.refolding import Folder
 from pipeline.settings import LLMSettings, Settings
@@ -231,7 +232,7 @@ def _metered(parts: Installation, model: Model) -> MeteredModel:
 
 
 @asynccontextmanager
-async def configured_model(settings: LLMSettings) -> AsyncGenerator[OpenAIModel]:
+async def configured_model(settings: LLMSettings) -> AsyncGenerator[InstructedModel]:
     """Make the configured model ready; close its connections at the end.
 
     Raises:

@@ -1,12 +1,13 @@
 """Logging: one JSON line an event on stderr, with opaque ids only.
 
-What an exception says may quote a conversation, so only its type is ever written.
+What an exception or a warning says may quote a conversation, so only its type is ever written.
 """
 
 import logging
 import sys
+import warnings
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 
@@ -33,15 +34,34 @@ def _exception_type(
     return event
 
 
+def _log_warning(
+    _message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    _file: TextIO | None = None,
+    _line: str | None = None,
+) -> None:
+    """Log where a warning comes from; the line of code it would quote is not looked up either."""
+    structlog.get_logger().warning(
+        "library_warning",
+        category=f"{category.__module__}.{category.__qualname__}",
+        file=filename,
+        line=lineno,
+    )
+
+
 def configure_logs(level: str) -> None:
     """Send our events as JSON lines to stderr, and of libraries only warnings.
 
-    For composition roots: it changes the process's logging.
+    Python's own warnings become events too. For composition roots: it changes the process's
+    logging.
     """
     threshold = logging.getLevelNamesMapping()[level.upper()]
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_TypesOnly("%(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    warnings.showwarning = _log_warning
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

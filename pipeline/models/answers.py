@@ -7,7 +7,7 @@ place: it is set aside when the items are judged, and its neighbours keep their 
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, cast
 
 from pydantic import JsonValue
@@ -41,19 +41,38 @@ _TOLD: Final = {
 }
 
 
-def parse(arguments: str) -> dict[str, JsonValue]:
+class Repeating(dict[str, Any]):
+    """A JSON object in which a key stands more than once; only its last value is left."""
+
+
+def loads(text: str | bytes) -> Any:
+    """Return what a JSON text holds; objects that repeat a key are `Repeating`.
+
+    Raises:
+        DefectError: It is no JSON.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        # Whatever the error quotes of the answer stays behind.
+        raise DefectError(Reason.NOT_JSON) from None
+
+
+def parse(arguments: object) -> dict[str, JsonValue]:
     """Return the arguments of the one call as an object whose every item can be stored.
+
+    Args:
+        arguments: As text, or as `loads` has read them where a protocol sends them as an object.
 
     Raises:
         DefectError: They can't be read without losing something.
     """
-    if len(arguments) > ANSWER_CHARACTERS:
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    if len(text) > ANSWER_CHARACTERS:
         raise DefectError(Reason.TOO_LARGE)
-    try:
-        answer: Any = json.loads(arguments, object_pairs_hook=_object, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        # Whatever the error quotes of the answer stays behind.
-        raise DefectError(Reason.NOT_JSON) from None
+    answer = loads(arguments) if isinstance(arguments, str) else arguments
+    if any(isinstance(value, Repeating) for value in _everything_in(answer)):
+        raise DefectError(Reason.DUPLICATE_KEY)
     if not isinstance(answer, dict):
         raise DefectError(Reason.WRONG_SHAPE)
     return {
@@ -63,13 +82,22 @@ def parse(arguments: str) -> dict[str, JsonValue]:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
-    if len(found) < len(pairs):
-        raise DefectError(Reason.DUPLICATE_KEY)
-    return found
+    return found if len(found) == len(pairs) else Repeating(found)
 
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
+
+
+def _everything_in(value: Any) -> Iterator[Any]:
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        yield value
+        if isinstance(value, dict):
+            waiting.extend(cast("dict[str, Any]", value).values())
+        elif isinstance(value, list):
+            waiting.extend(cast("list[Any]", value))
 
 
 def _readable(key: str, value: JsonValue) -> JsonValue:

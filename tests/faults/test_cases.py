@@ -19,11 +19,12 @@ from pymongo.errors import AutoReconnect
 from consumers.wiring import Installation, extraction_step, recorder, snapshot_step, wire
 from pipeline.cutting import SnapshotStep
 from pipeline.errors import InvalidInputError
-from pipeline.extracting import ExtractionStep, HeldError
-from pipeline.models.openai import OpenAIModel
+from pipeline.extracting import ExtractionStep
+from pipeline.gating import HeldError
+from pipeline.models.choosing import model_from
 from pipeline.ports import Extractions
 from pipeline.retrieving import text_of
-from pipeline.settings import Settings
+from pipeline.settings import LLMSettings, Settings
 from pipeline.stores.mongo import Database
 from schemas.extraction import Extraction, Outcome
 from schemas.failure import Coordinates, FailureClass
@@ -153,14 +154,14 @@ class World:
 async def world(db: Database, endpoint: ScriptedEndpoint) -> AsyncIterator[World]:
     queue = Queue()
     parts = await wire(Settings(), db, queue)
-    model = OpenAIModel(
-        model="scripted-1",
-        base_url=endpoint.url,
-        api_key="unused",
-        timeout=timedelta(seconds=5),
-        reasks=1,
-        max_tokens=1000,
-        temperature=0.0,
+    model = model_from(
+        LLMSettings(
+            provider="openai_compatible",
+            model="scripted-1",
+            base_url=endpoint.url,
+            timeout=timedelta(seconds=5),
+            max_tokens=1000,
+        )
     )
     yield World(
         parts=parts,

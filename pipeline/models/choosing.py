@@ -1,0 +1,57 @@
+"""Which model is configured. A vendor's client is loaded only where that vendor is asked."""
+
+from typing import Final
+
+from pipeline.errors import ConfigurationError
+from pipeline.models.asking import InstructedModel, Vendor
+from pipeline.ports import Clock
+from pipeline.settings import LLMSettings
+
+_KEY_WANTED: Final = frozenset({"openai"})
+
+
+def model_from(settings: LLMSettings, *, clock: Clock | None = None) -> InstructedModel:
+    """Return the configured model; nothing is sent yet.
+
+    Raises:
+        ConfigurationError: Something is missing; the message says what to set.
+    """
+    missing = _missing(settings)
+    if missing:
+        raise ConfigurationError(f"No model can be asked: set {', '.join(missing)}.")
+    return InstructedModel(
+        _vendor(settings),
+        model=settings.model or "",
+        timeout=settings.timeout,
+        reasks=settings.reasks,
+        max_tokens=settings.max_tokens,
+        temperature=settings.temperature,
+        clock=clock,
+    )
+
+
+def _missing(settings: LLMSettings) -> list[str]:
+    if settings.provider is None:
+        return ["AFTERTURN_LLM__PROVIDER to openai or openai_compatible", "AFTERTURN_LLM__MODEL"]
+    missing: list[str] = []
+    if not settings.model:
+        missing.append("AFTERTURN_LLM__MODEL")
+    if settings.provider in _KEY_WANTED and settings.api_key is None:
+        missing.append("AFTERTURN_LLM__API_KEY")
+    if settings.provider == "openai_compatible" and not settings.base_url:
+        missing.append("AFTERTURN_LLM__BASE_URL")
+    return missing
+
+
+def _vendor(settings: LLMSettings) -> Vendor:
+    # A server of one's own often wants no key, but the client insists on some.
+    api_key = settings.api_key.get_secret_value() if settings.api_key else "none"
+    from pipeline.models.openai import OPENAI_URL, OpenAI  # noqa: PLC0415 (takes seconds)
+
+    is_openai = settings.provider == "openai"
+    return OpenAI(
+        base_url=settings.base_url or OPENAI_URL,
+        api_key=api_key,
+        timeout=settings.timeout,
+        limit_parameter="max_completion_tokens" if is_openai else "max_tokens",
+    )
