@@ -83,6 +83,8 @@ class Exchange:
             finish_reason=self.finish_reason,
             request_id=self.request_id,
             calls=self.calls,
+            prompt_tokens=total(self.prompt_tokens),
+            completion_tokens=total(self.completion_tokens),
         )
 
     def note(self, seen: Seen, request_id: str | None) -> None:

@@ -425,6 +425,43 @@ async def test_no_usage_block_is_no_cost_rather_than_none(
     assert (reply.prompt_tokens, reply.completion_tokens, reply.calls) == (None, None, 2)
 
 
+@pytest.mark.parametrize("number", [2**63, -1, True, 20.0, "20", None, [20]])
+async def test_a_cost_that_is_no_number_of_tokens_is_not_known(
+    endpoint: ScriptedEndpoint, model: InstructedModel, number: object
+) -> None:
+    """The database would refuse some of them, and the answer that was paid for with them."""
+    usage = {"prompt_tokens": 100, "completion_tokens": number, "total_tokens": number}
+    endpoint.script(scripted.answers(usage=usage))
+
+    reply = await model.answer(REQUEST)
+
+    assert (reply.prompt_tokens, reply.completion_tokens, reply.calls) == (100, None, 1)
+
+
+async def test_costs_that_add_up_to_no_storable_number_are_not_known(
+    endpoint: ScriptedEndpoint, model: InstructedModel
+) -> None:
+    """Each of them is one."""
+    usage = {"prompt_tokens": 2**62, "completion_tokens": 2**63 - 1, "total_tokens": 0}
+    endpoint.script(scripted.says("hm", usage=usage), scripted.answers(usage=usage))
+
+    reply = await model.answer(REQUEST)
+
+    assert (reply.prompt_tokens, reply.completion_tokens, reply.calls) == (None, None, 2)
+
+
+async def test_a_failure_says_what_it_cost(
+    endpoint: ScriptedEndpoint, model: InstructedModel
+) -> None:
+    """An answer that can't be used is paid for too."""
+    endpoint.always(scripted.says("hm"))
+
+    with pytest.raises(AnswerError) as raised:
+        await model.answer(REQUEST)
+
+    assert (raised.value.prompt_tokens, raised.value.completion_tokens) == (200, 40)
+
+
 async def test_an_item_that_cannot_be_stored_keeps_its_place(
     endpoint: ScriptedEndpoint, model: InstructedModel
 ) -> None:
