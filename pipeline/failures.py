@@ -382,7 +382,8 @@ def _vendor_connection(error: BaseException, now: datetime) -> _Verdict | None:
         # No connection in time is the network's doing, no answer in time may be the request's.
         return _TIMEOUT if error.__cause__ is None else _transport(error.__cause__, now)
     if "APIConnectionError" in names:
-        return _NETWORK
+        # What our own client refused to read is no fault of the network, and judges itself.
+        return None if isinstance(error.__cause__, AnswerError) else _NETWORK
     return _NO_COMPLETION if "APIResponseValidationError" in names else None
 
 

@@ -58,6 +58,8 @@ class Reason(StrEnum):
     WRONG_SHAPE = "wrong_shape"
     TOO_LARGE = "too_large"
     """More than any answer of the asked size can be."""
+    ANSWER_TOO_LARGE = "answer_too_large"
+    """So many bytes that it was not read to its end."""
     DOCUMENT_MISSING = "document_missing"
     DATABASE_UNAVAILABLE = "database_unavailable"
     BROKER_UNAVAILABLE = "broker_unavailable"
@@ -134,6 +136,9 @@ REASON_ACTIONS: Final[dict[Reason, str]] = {
     Reason.NOT_JSON: CLASS_ACTIONS[FailureClass.INVALID_OUTPUT],
     Reason.WRONG_SHAPE: CLASS_ACTIONS[FailureClass.INVALID_OUTPUT],
     Reason.TOO_LARGE: CLASS_ACTIONS[FailureClass.INVALID_OUTPUT],
+    Reason.ANSWER_TOO_LARGE: (
+        "See what AFTERTURN_LLM__BASE_URL really serves; it sent more than any answer can be."
+    ),
     Reason.DOCUMENT_MISSING: CLASS_ACTIONS[FailureClass.MISSING],
     Reason.DATABASE_UNAVAILABLE: "Bring MongoDB back; the work goes on by itself.",
     Reason.BROKER_UNAVAILABLE: "Bring Kafka back; the work goes on by itself.",

@@ -6,6 +6,7 @@ connection behaves is scripted, one `Reply` a request.
 
 import asyncio
 import contextlib
+import gzip
 import json
 import socket
 import struct
@@ -65,6 +66,8 @@ class Reply:
     """How long to wait between two pieces."""
     ending: Ending = Ending.KEPT
     """What becomes of the connection afterwards."""
+    endless_piece: bytes | None = None
+    """When given, the body goes on with it for ever; `Transfer-Encoding` must be chunked."""
     starts: bool = True
     """False: not even a status line is sent."""
 
@@ -263,6 +266,18 @@ def trickled(reply: Reply, *, piece_bytes: int = 1, interval: timedelta) -> Repl
 def delayed(reply: Reply, delay: timedelta) -> Reply:
     """Return `reply`, its first byte coming later."""
     return replace(reply, delay=delay)
+
+
+def packed(reply: Reply) -> Reply:
+    """Return `reply`, its body packed with gzip."""
+    return replace(
+        reply, body=gzip.compress(reply.body), headers={**reply.headers, "Content-Encoding": "gzip"}
+    )
+
+
+def endless(reply: Reply, piece: bytes = b" " * 65_536) -> Reply:
+    """Return `reply`, its body going on in chunks of this until the client leaves."""
+    return replace(reply, endless_piece=piece, headers={"Transfer-Encoding": "chunked"})
 
 
 def held(reply: Reply, gate: threading.Event) -> Reply:
@@ -465,14 +480,16 @@ async def _send(reply: Reply, writer: asyncio.StreamWriter) -> None:
         return
     headers = {
         "Content-Type": reply.content_type,
-        "Content-Length": str(len(reply.body)),
         "x-request-id": "req-scripted",
+        **({"Content-Length": str(len(reply.body))} if reply.endless_piece is None else {}),
         **reply.headers,
     }
     head = f"HTTP/1.1 {reply.status} Scripted\r\n" + "".join(
         f"{name}: {value}\r\n" for name, value in headers.items()
     )
     writer.write(head.encode("latin-1") + b"\r\n")
+    if reply.endless_piece is not None:
+        await _send_for_ever(reply.body, reply.endless_piece, writer)
     body = reply.body[: reply.sent_bytes]
     size = reply.piece_bytes or max(len(body), 1)
     for start in range(0, len(body), size):
@@ -482,3 +499,12 @@ async def _send(reply: Reply, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
             await writer.drain()
     await writer.drain()
+
+
+async def _send_for_ever(body: bytes, piece: bytes, writer: asyncio.StreamWriter) -> None:
+    """Send chunks until the client leaves, which raises."""
+    while True:
+        if body:
+            writer.write(f"{len(body):x}\r\n".encode() + body + b"\r\n")
+            await writer.drain()
+        body = piece

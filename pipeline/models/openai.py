@@ -15,11 +15,11 @@ from openai.types.chat import (
 from openai.types.chat.chat_completion import Choice
 
 from pipeline.models.exchange import Call, Received, Seen, field_of, list_of, object_of, text_of
+from pipeline.models.http import BoundedClient
 from pipeline.reasons import Reason
 from schemas.failure import FailureClass
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
-_CONNECT_TIMEOUT: Final = timedelta(seconds=5)
 _ENDINGS: Final = {
     "content_filter": (FailureClass.FILTERED, Reason.CONTENT_FILTER),
     "length": (FailureClass.TRUNCATED, Reason.FINISH_LENGTH),
@@ -50,9 +50,7 @@ class OpenAI:
             base_url=base_url,
             api_key=api_key,
             max_retries=0,
-            timeout=openai.Timeout(
-                timeout.total_seconds(), connect=min(timeout, _CONNECT_TIMEOUT).total_seconds()
-            ),
+            http_client=BoundedClient(timeout=timeout),
         )
 
     def parameters(self, *, max_tokens: int, temperature: float) -> dict[str, Any]:

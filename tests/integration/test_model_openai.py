@@ -5,8 +5,11 @@ import io
 import json
 import logging
 import threading
+import tracemalloc
 import warnings
+import zlib
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -18,6 +21,7 @@ from pipeline.errors import AnswerError, ConfigurationError
 from pipeline.failures import classify
 from pipeline.models.asking import VENDOR_LOGGERS, InstructedModel, quiet_vendor_loggers
 from pipeline.models.choosing import model_from
+from pipeline.models.http import ANSWER_BYTES
 from pipeline.ports import ModelRequest
 from pipeline.reasons import Reason
 from pipeline.settings import LLMSettings
@@ -531,6 +535,96 @@ async def test_silence_ends_at_the_deadline(endpoint: ScriptedEndpoint, reply: R
         FailureClass.TIMEOUT,
         Reason.NO_ANSWER_IN_TIME,
     )
+    assert endpoint.count == 1
+
+
+TOO_LARGE = [
+    scripted.endless(scripted.answers()),
+    scripted.packed(scripted.raw(b" " * (ANSWER_BYTES + 1))),
+    scripted.raw(b" " * (ANSWER_BYTES + 1)),
+]
+
+
+@pytest.mark.parametrize("reply", TOO_LARGE)
+async def test_an_answer_without_bounds_is_left_unread(
+    endpoint: ScriptedEndpoint, model: InstructedModel, reply: Reply
+) -> None:
+    """It is an invalid one, at once."""
+    endpoint.script(reply)
+
+    failure = await failure_of(model)
+
+    assert failure.failure_class is FailureClass.INVALID_OUTPUT
+    assert failure.reason == Reason.ANSWER_TOO_LARGE
+    assert endpoint.count == 1
+
+
+async def test_the_largest_answer_is_read(
+    endpoint: ScriptedEndpoint, model: InstructedModel
+) -> None:
+    """Packed or not."""
+    answer = scripted.answers(semantic=[TEA])
+    padded = scripted.raw(answer.body.ljust(ANSWER_BYTES))
+    endpoint.script(padded, scripted.packed(padded), scripted.packed(answer))
+
+    for _ in range(3):
+        assert (await model.answer(REQUEST)).answer["semantic"] == [TEA]
+
+
+async def test_what_unpacks_into_gigabytes_takes_no_memory(
+    endpoint: ScriptedEndpoint, model: InstructedModel
+) -> None:
+    """The limit counts what comes out, and holds while it comes."""
+    body = zlib.compressobj(9, wbits=31)
+    megabyte = b" " * 2**20
+    packed = b"".join(body.compress(megabyte) for _ in range(200)) + body.flush()
+    endpoint.script(replace(scripted.raw(packed), headers={"Content-Encoding": "gzip"}))
+
+    tracemalloc.start()
+    failure = await failure_of(model)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert failure.reason == Reason.ANSWER_TOO_LARGE
+    assert peak < 4 * ANSWER_BYTES
+
+
+@pytest.mark.parametrize("packing", ["br", "gzip", "gzip, gzip"])
+async def test_what_cannot_be_unpacked_is_no_completion(
+    endpoint: ScriptedEndpoint, model: InstructedModel, packing: str
+) -> None:
+    """Nobody asked for it."""
+    endpoint.script(replace(scripted.answers(), headers={"Content-Encoding": packing}))
+
+    failure = await failure_of(model)
+
+    assert (failure.failure_class, failure.reason) == (
+        FailureClass.UNAVAILABLE,
+        Reason.NOT_A_COMPLETION,
+    )
+
+
+async def test_a_failure_is_its_status_however_long_it_goes_on(
+    endpoint: ScriptedEndpoint, model: InstructedModel
+) -> None:
+    """Its body is not waited for."""
+    endpoint.script(scripted.endless(scripted.status(503)))
+
+    failure = await failure_of(model)
+
+    assert (failure.failure_class, failure.reason) == (FailureClass.UNAVAILABLE, Reason.HTTP_503)
+
+
+async def test_a_conversation_is_not_carried_on_to_another_place(
+    endpoint: ScriptedEndpoint, model: InstructedModel
+) -> None:
+    """A redirect is no answer."""
+    there = replace(scripted.status(307), headers={"Location": f"{endpoint.url}/elsewhere"})
+    endpoint.script(there)
+
+    failure = await failure_of(model)
+
+    assert (failure.failure_class, failure.reason) == (FailureClass.UNAVAILABLE, Reason.HTTP_OTHER)
     assert endpoint.count == 1
 
 
