@@ -22,6 +22,7 @@ from aiokafka.abc import ConsumerRebalanceListener
 from consumers.commits import COMMIT_INTERVAL, Commits, PartitionConsumer, Progress
 from consumers.due import DueTimes
 from pipeline.clock import SystemClock
+from pipeline.gating import HeldError
 from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.ports import Clock, Step
 from schemas.message import IncomingMessage
@@ -120,8 +121,10 @@ class Pool(ConsumerRebalanceListener):
         due: DueTimes | None = None,
         clock: Clock | None = None,
         metrics: Metrics = NO_METRICS,
+        on_assigned: Callable[[TopicPartition], None] = lambda _partition: None,
     ) -> None:
         self.name = name
+        self._on_assigned = on_assigned
         self._metrics = metrics
         self._step = step
         self._limits = limits
@@ -143,6 +146,10 @@ class Pool(ConsumerRebalanceListener):
         self._committing: asyncio.Task[None] | None = None
         self.last_progress_at: datetime | None = None
         """When a step last returned, or a partition was last given."""
+        self.progress = 0
+        """How many steps have returned, ever."""
+        self.is_assigned = False
+        """Whether it was given its partitions, be it none, since they were last taken."""
 
     # What happens to a message
 
@@ -254,6 +261,7 @@ class Pool(ConsumerRebalanceListener):
 
     def _complete(self, work: _Work) -> None:
         work.lane.held.discard(work)
+        self.progress += 1
         self.last_progress_at = self._clock.now()
         if work.lane.is_gone:
             log.info("late_completion_ignored", **_where(work))
@@ -269,12 +277,15 @@ class Pool(ConsumerRebalanceListener):
             self._limits.first_hold.total_seconds() * 2 ** min(work.holds, 16),
             self._limits.longest_hold.total_seconds(),
         )
+        if isinstance(error, HeldError) and error.again_in is not None:
+            seconds = min(error.again_in.total_seconds(), self._limits.longest_hold.total_seconds())
         work.holds += 1
         self._metrics.message_held(self.name)
         log.warning(
             "message_held",
             **_where(work),
             exception=f"{type(error).__module__}.{type(error).__qualname__}",
+            reason=error.reason if isinstance(error, HeldError) else None,
             holds=work.holds,
             again_in_seconds=seconds,
         )
@@ -314,6 +325,8 @@ class Pool(ConsumerRebalanceListener):
                 self._lanes[partition].close()
                 self._lanes[partition].is_gone = True
             self._lanes[partition] = _Lane(Progress(partition))
+            self._on_assigned(partition)
+        self.is_assigned = True
         self.last_progress_at = self._clock.now()
         self._turn()
 
@@ -321,6 +334,7 @@ class Pool(ConsumerRebalanceListener):
         self, revoked: Collection[TopicPartition]
     ) -> None:
         """Let what runs finish within the drain, commit it, and let go."""
+        self.is_assigned = False
         await self._give_up([self._lanes[each] for each in revoked if each in self._lanes])
 
     async def stop(self) -> None:
@@ -373,6 +387,15 @@ class Pool(ConsumerRebalanceListener):
     def commit_failures(self) -> int:
         """How many commits Kafka did not take."""
         return self._commits.failures
+
+    def working(self) -> set[TopicPartition]:
+        """Return the partitions that neither rest nor wait for something to be due."""
+        return {
+            partition
+            for partition, lane in self._lanes.items()
+            if not _rests(lane)
+            and (lane.tasks or not lane.waiting or not lane.waiting[0].is_resting)
+        }
 
     def next_due_ms(self) -> dict[TopicPartition, int]:
         """Return when the first message of each partition that waits is due."""

@@ -2,26 +2,32 @@
 
 import os
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
+from consumers.exporting import PrometheusExporter
+from consumers.isolation import Isolation, SeparableStep
+from consumers.room import Room
+from pipeline.breaking import Cooldowns
 from pipeline.clock import SystemClock
 from pipeline.cutting import Cutter, SnapshotStep
 from pipeline.dead_letters import DeadLetters
 from pipeline.extracting import ExtractionStep
 from pipeline.fates import Fates
+from pipeline.gating import Gate
 from pipeline.ids import OpaqueIds
 from pipeline.metrics import NO_METRICS, Metrics
-from pipeline.models.metering import MeteredModel
 from pipeline.models.asking import InstructedModel, quiet_vendor_loggers
 from pipeline.models.choosing import model_from
-from pipeline.ports import Model, Publisher
+from pipeline.models.metering import MeteredModel
+from pipeline.ports import Model, Publisher, ServerTime
 from pipeline.refolding import Folder
 from pipeline.settings import LLMSettings, Settings
 from pipeline.stores.assertions import MongoAssertions
+from pipeline.stores.deliveries import MongoDeliveries
 from pipeline.stores.extractions import MongoExtractions
 from pipeline.stores.installation import installation_key
 from pipeline.stores.letters import MongoLetters
@@ -29,6 +35,7 @@ from pipeline.stores.mongo import Database, MongoServerTime, connect, database
 from pipeline.stores.records import MongoRecords
 from pipeline.stores.sessions import MongoSessions
 from pipeline.stores.snapshots import MongoSnapshots
+from pipeline.stores.switches import MongoBreakers, MongoGuards
 from pipeline.stores.turns import MongoTurns
 from producers.publishing import KafkaPublisher
 from producers.recording import Recorder
@@ -49,7 +56,7 @@ class Installation:
     database: Database
     ids: OpaqueIds
     clock: SystemClock
-    server_time: MongoServerTime
+    server_time: ServerTime
     publisher: Publisher
     sessions: MongoSessions
     turns: MongoTurns
@@ -62,12 +69,12 @@ class Installation:
     folder: Folder
     fates: Fates
     metrics: Metrics
+    exporter: PrometheusExporter | None
+    """Has what the metrics count; none where nobody counts."""
 
 
 @asynccontextmanager
-async def installation(
-    settings: Settings, metrics: Metrics = NO_METRICS
-) -> AsyncGenerator[Installation]:
+async def installation(settings: Settings) -> AsyncGenerator[Installation]:
     """Connect to MongoDB, and to Kafka when something is first published; close both at the end.
 
     Raises:
@@ -76,19 +83,26 @@ async def installation(
     client = connect(settings.mongo)
     publisher = KafkaPublisher(settings.kafka)
     try:
-        yield await wire(settings, database(client, settings.mongo), publisher, metrics)
+        yield await wire(
+            settings, database(client, settings.mongo), publisher, PrometheusExporter()
+        )
     finally:
         await publisher.stop()
         await client.close()
 
 
 async def wire(
-    settings: Settings, database: Database, publisher: Publisher, metrics: Metrics = NO_METRICS
+    settings: Settings,
+    database: Database,
+    publisher: Publisher,
+    exporter: PrometheusExporter | None = None,
+    server_time: ServerTime | None = None,
 ) -> Installation:
-    """Return the parts on connections that the caller closes."""
+    """Return the parts on connections that the caller closes; by default, the database's time."""
+    metrics = NO_METRICS if exporter is None else Metrics(exporter)
     ids = OpaqueIds(await installation_key(database))
     clock = SystemClock()
-    server_time = MongoServerTime(database)
+    server_time = server_time or MongoServerTime(database)
     letters = MongoLetters(database)
     snapshots = MongoSnapshots(database)
     extractions = MongoExtractions(database)
@@ -126,6 +140,7 @@ async def wire(
             metrics=metrics,
         ),
         metrics=metrics,
+        exporter=exporter,
     )
 
 
@@ -205,13 +220,60 @@ def snapshot_step(parts: Installation) -> SnapshotStep:
     return SnapshotStep(cutter=cutter, undecodable=parts.dead_letters)
 
 
-def extraction_step(parts: Installation, model: Model) -> ExtractionStep:
-    """Return the step of the extraction consumers and of their retry tiers."""
+def gate(parts: Installation, *, version: str) -> Gate:
+    """Return the gate to the configured model."""
+    llm = parts.settings.llm
+    secret = llm.api_key.get_secret_value() if llm.api_key else ""
+    delays = parts.settings.retry.delays
+    return Gate(
+        breakers=MongoBreakers(parts.database),
+        guards=MongoGuards(parts.database),
+        server_time=parts.server_time,
+        target=f"{llm.provider}:{llm.model}:{parts.ids.credential(secret)}",
+        version=version,
+        permits=parts.settings.extraction.permits,
+        cooldowns=Cooldowns(
+            passing=(delays["5s"], delays["30s"], delays["2m"]),
+            personal=(delays["2m"], delays["10m"]),
+        ),
+        answer_within=parts.settings.extraction.attempt_deadline,
+    )
+
+
+def isolated(parts: Installation, step: SeparableStep, stage: Stage, room: Room) -> Isolation:
+    """Return a step as consumers run it.
+
+    Args:
+        parts: What it shares.
+        step: What is run.
+        stage: Whose step it is.
+        room: That of all steps in this process.
+    """
+    return Isolation(
+        step,
+        stage,
+        deliveries=MongoDeliveries(parts.database),
+        last_resort=parts.dead_letters,
+        room=room,
+    )
+
+
+def extraction_step(
+    parts: Installation, model: Model, *, is_alone: Callable[[], bool] = lambda: True
+) -> ExtractionStep:
+    """Return the step of the extraction consumers and of their retry tiers.
+
+    Args:
+        parts: What it shares.
+        model: Who is asked.
+        is_alone: Whether nothing else runs in this process.
+    """
     return ExtractionStep(
         extractions=parts.extractions,
         snapshots=parts.snapshots,
         turns=parts.turns,
         model=_metered(parts, model),
+        gate=gate(parts, version=model.version),
         folder=parts.folder,
         fates=parts.fates,
         dead_letters=parts.dead_letters,
@@ -223,6 +285,7 @@ def extraction_step(parts: Installation, model: Model) -> ExtractionStep:
         settings=parts.settings.extraction,
         retry=parts.settings.retry,
         metrics=parts.metrics,
+        is_alone=is_alone,
     )
 
 

@@ -20,6 +20,7 @@ class CrashPoint(StrEnum):
     SNAPSHOT_PUBLISHED = "snapshot.published"
     SNAPSHOT_OPEN_CLEARED = "snapshot.open_cleared"
     EXTRACTION_ENSURED = "extraction.ensured"
+    EXTRACTION_HELD = "extraction.held"
     EXTRACTION_CLAIMED = "extraction.claimed"
     MODEL_ANSWERED = "extraction.model_answered"
     ANSWER_STORED = "extraction.answer_stored"

@@ -6,7 +6,7 @@ extraction once more changes nothing.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -14,23 +14,28 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from pipeline.crash_loops import CRASHES, SUSPECT_CLAIMS, SuspectError, crash_loop
 from pipeline.crash_points import CrashPoint, reached
 from pipeline.dead_letters import DeadLetters
 from pipeline.errors import ConfigurationError, MessageError, MissingDocumentError
 from pipeline.failures import classify, is_infrastructure
 from pipeline.fates import ClaimLostError, Context, Fates
+from pipeline.gating import Gate, HeldError, Passage
 from pipeline.ids import OpaqueIds
 from pipeline.judging import Judgement, judge
-from pipeline.messages import decode
+from pipeline.messages import EVENT_ID_HEADER, decode
 from pipeline.metrics import NO_METRICS, Metrics
+from pipeline.offloading import apart
 from pipeline.planning import (
     FIRST_TICKET,
+    extraction_id,
     halves,
-    live_parts,
     new_extraction,
     next_waiting,
     outcome_of,
     parts_to_bury,
+    ready_data,
+    run_of,
     summary_of,
     turns_of,
 )
@@ -56,15 +61,9 @@ from schemas.turn import Turn
 
 log = structlog.get_logger()
 
-CRASHES: Final = 5
-"""So many claims in a row without a recorded end make a crash loop."""
 CALLS: Final = 8
 """Answers one attempt asks for at most; what is left goes on in another one."""
 _SPLITTABLE: Final = (FailureClass.TRUNCATED, FailureClass.CONTEXT_LENGTH)
-
-
-class HeldError(Exception):
-    """The message stays where it is until an operator has changed what is configured."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,6 +79,9 @@ class _Attempt:
     """The part a model is being asked for, if one is."""
     project_id: str | None = None
     model: str | None = None
+    passage: Passage
+    is_crash_loop: bool
+    """What can be set aside is to be, once."""
 
 
 class ExtractionStep:
@@ -95,6 +97,7 @@ class ExtractionStep:
         snapshots: Snapshots,
         turns: Turns,
         model: Model,
+        gate: Gate,
         folder: Folder,
         fates: Fates,
         dead_letters: DeadLetters,
@@ -106,12 +109,16 @@ class ExtractionStep:
         settings: ExtractionSettings,
         retry: RetrySettings,
         metrics: Metrics = NO_METRICS,
+        is_alone: Callable[[], bool] = lambda: True,
     ) -> None:
         self._metrics = metrics
+        self._is_alone = is_alone
+        """Whether nobody else would be killed with what runs now."""
         self._extractions = extractions
         self._snapshots = snapshots
         self._turns = turns
         self._model = model
+        self._gate = gate
         self._folder = folder
         self._fates = fates
         self._dead_letters = dead_letters
@@ -122,7 +129,6 @@ class ExtractionStep:
         self._tiers = tiers
         self._settings = settings
         self._age_cap = retry.age_cap
-        self._permits = asyncio.Semaphore(settings.permits)
         self._turnstiles: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """One an extraction that is worked on here; gone when nobody is."""
 
@@ -130,7 +136,8 @@ class ExtractionStep:
         """Bring the extraction that a message names to its outcome, or to a recorded wait.
 
         Raises:
-            HeldError: What is configured can't work for any message.
+            HeldError: The model can't be asked now, or what is configured works for no message.
+            SuspectError: It is to run alone.
             pymongo.errors.PyMongoError: The fate could not be written.
         """
         try:
@@ -138,15 +145,45 @@ class ExtractionStep:
         except MessageError as error:
             await self._dead_letters.settle(message, Stage.EXTRACTION, error)
             return
+        await self._end(message, data)
+
+    def subject(self, message: IncomingMessage) -> str | None:
+        """Return the event's id, by its header: the same in all copies of a run's message."""
+        return message.header(EVENT_ID_HEADER)
+
+    async def bury(self, message: IncomingMessage) -> bool:
+        """Set aside the parts of a run whose message kills the process, which is not decoded.
+
+        Return whether the run has its outcome now, or there is none. Idempotent.
+
+        Raises:
+            HeldError: Letters are being held back.
+            pymongo.errors.PyMongoError: The fate could not be written.
+        """
+        named = run_of(self.subject(message) or "")
+        snapshot = await self._snapshots.get(named[0]) if named else None
+        if named is None or snapshot is None:
+            await self._dead_letters.bury(message, Stage.EXTRACTION)
+            return True
+        data = ready_data(snapshot, named[1])
+        await self._end(message, data, is_crash_loop=True)
+        current = await self._extractions.get(extraction_id(data.snapshot, data.run))
+        return current is not None and current.outcome is not None
+
+    async def _end(
+        self, message: IncomingMessage, data: SnapshotReadyData, *, is_crash_loop: bool = False
+    ) -> None:
         # A redelivery may come while the first delivery is still worked on here: it waits for its
         # end, so that taking over a claim of our own always means that nobody works under it.
         turnstile = self._turnstiles.setdefault(f"{data.snapshot}:{data.run}", asyncio.Lock())
         async with turnstile:
             is_settled = False
             while not is_settled:
-                is_settled = await self._is_settled(message, data)
+                is_settled = await self._is_settled(message, data, is_crash_loop=is_crash_loop)
 
-    async def _is_settled(self, message: IncomingMessage, data: SnapshotReadyData) -> bool:
+    async def _is_settled(
+        self, message: IncomingMessage, data: SnapshotReadyData, *, is_crash_loop: bool
+    ) -> bool:
         """Go through E1 to E9 once; false if somebody changed the ledger meanwhile."""
         now_ms = await self._server_time.now_ms()
         extraction = await self._extractions.ensure(new_extraction(data, now_ms))
@@ -155,12 +192,30 @@ class ExtractionStep:
             self._metrics.duplicate_suppressed("settled")
             await self._finish(extraction)
             return True
-        if (message.header(TICKET_HEADER) or FIRST_TICKET) != extraction.next.ticket:
+        ticket = message.header(TICKET_HEADER) or FIRST_TICKET
+        if ticket != extraction.next.ticket and not is_crash_loop:
             log.info("stale_message", extraction=extraction.extraction_id)
             self._metrics.duplicate_suppressed("stale")
             await self._fates.send_pending(extraction)
             return True
-        async with self._permits:
+        try:
+            return await self._pass(message, extraction, is_crash_loop=is_crash_loop)
+        except HeldError:
+            await self._extractions.hold(
+                extraction.extraction_id, since_ms=await self._server_time.now_ms()
+            )
+            reached(CrashPoint.EXTRACTION_HELD)
+            raise
+
+    async def _pass(
+        self, message: IncomingMessage, extraction: Extraction, *, is_crash_loop: bool
+    ) -> bool:
+        """E2 and E3: wait at the gate, claim, work; return as `_is_settled`."""
+        async with self._gate.enter(
+            extraction.extraction_id,
+            asks=next_waiting(extraction) is not None and not is_crash_loop,
+            is_replay=extraction.run > 0,
+        ) as passage:
             claimed = await self._extractions.claim(
                 extraction,
                 owner=self._owner,
@@ -171,7 +226,18 @@ class ExtractionStep:
             if claimed is None:
                 return await self._is_left_to_another(message, extraction)
             reached(CrashPoint.EXTRACTION_CLAIMED)
-            return await self._work(message, claimed)
+            if claimed.crashes >= SUSPECT_CLAIMS and not self._is_alone():
+                await self._extractions.release(claimed)
+                raise SuspectError
+            attempt = _Attempt(
+                message=message,
+                extraction=claimed,
+                ends_at=asyncio.get_running_loop().time()
+                + self._settings.attempt_deadline.total_seconds(),
+                passage=passage,
+                is_crash_loop=is_crash_loop or claimed.crashes >= CRASHES,
+            )
+            return await self._work(attempt)
 
     async def _is_left_to_another(self, message: IncomingMessage, seen: Extraction) -> bool:
         """See to it that a live message stays for an extraction somebody else holds."""
@@ -191,24 +257,18 @@ class ExtractionStep:
             return False
         return True
 
-    async def _work(self, message: IncomingMessage, claimed: Extraction) -> bool:
+    async def _work(self, attempt: _Attempt) -> bool:
         """Work on a claimed extraction until it is settled or waits; the claim ends with it.
 
         The one place that settles a failure: whatever went wrong becomes a recorded fate here, or
         is raised because none could be written.
         """
-        deadline = self._settings.attempt_deadline.total_seconds()
-        attempt = _Attempt(
-            message=message,
-            extraction=claimed,
-            ends_at=asyncio.get_running_loop().time() + deadline,
-        )
         try:
             while True:
                 try:
                     await self._extract(attempt)
-                except ClaimLostError:
-                    return False
+                except (ClaimLostError, HeldError):
+                    raise
                 except Exception as error:
                     if is_infrastructure(error) or isinstance(error, ConfigurationError):
                         raise
@@ -218,6 +278,9 @@ class ExtractionStep:
                     return True
         except ClaimLostError:
             return False
+        except HeldError:
+            await self._extractions.release(attempt.extraction)
+            raise
         except asyncio.CancelledError:
             await asyncio.shield(self._extractions.release(attempt.extraction))
             raise
@@ -229,6 +292,9 @@ class ExtractionStep:
         if snapshot is None:
             raise MissingDocumentError("snapshot")
         attempt.project_id = snapshot.identity.project_id
+        # Before the turns are read, for that may be what kills.
+        if attempt.is_crash_loop and not await self._goes_on_after_crashes(attempt):
+            return
         turns = await self._turns.read(
             snapshot.session,
             max(1, snapshot.first_seq - self._settings.context_turns),
@@ -238,15 +304,23 @@ class ExtractionStep:
         if is_replaced or not any(turn.seq >= snapshot.first_seq for turn in turns):
             await self._settle(attempt, Outcome.GONE, {})
             return
-        if extraction.crashes >= CRASHES and (parts := live_parts(extraction)):
-            self._metrics.attempt_failed(FailureClass.CRASH_LOOP)
-            await self._give_up(attempt, _crash_loop(), parts, is_exhausted=False)
         while (part := next_waiting(attempt.extraction)) is not None:
             if not self._has_time(attempt):
                 await self._fates.go_on_later(self._context(attempt), attempt.extraction)
                 return
             await self._ask(attempt, part, snapshot, turns)
         await self._conclude(attempt, snapshot, turns)
+
+    async def _goes_on_after_crashes(self, attempt: _Attempt) -> bool:
+        """Set aside what waits, else what was answered; with neither left, end without either."""
+        attempt.is_crash_loop = False
+        parts = parts_to_bury(attempt.extraction)
+        if not parts:
+            await self._settle(attempt, Outcome.DEAD, {})
+            return False
+        self._metrics.attempt_failed(FailureClass.CRASH_LOOP)
+        await self._give_up(attempt, crash_loop(), parts, is_exhausted=False)
+        return True
 
     def _has_time(self, attempt: _Attempt) -> bool:
         """Whether another answer may be asked for: the first always, the others in due time."""
@@ -274,6 +348,7 @@ class ExtractionStep:
         attempt.extraction = await self._store(attempt.extraction, part, reply)
         attempt.part = None
         attempt.model = reply.model
+        await attempt.passage.answered()
         log.info(
             "part_answered",
             extraction=attempt.extraction.extraction_id,
@@ -324,20 +399,7 @@ class ExtractionStep:
     async def _conclude(self, attempt: _Attempt, snapshot: Snapshot, turns: Sequence[Turn]) -> None:
         """E7 to E9: judge the items, fold what is accepted, settle."""
         extraction = attempt.extraction
-        judgements: dict[int, Judgement] = {
-            index: judge(
-                part=index,
-                reply=part.reply,
-                kinds=part.kinds,
-                turns=turns_of(part, turns),
-                snapshot=snapshot,
-                extraction_id=extraction.extraction_id,
-                version=part.version,
-                ids=self._ids,
-            )
-            for index, part in enumerate(extraction.parts)
-            if part.reply is not None and part.state is PartState.ANSWERED
-        }
+        judgements = await apart(turns, lambda: self._judged(extraction, snapshot, turns))
         assertions = [item for judgement in judgements.values() for item in judgement.assertions]
         if any(part.reply and part.state is PartState.DEAD for part in extraction.parts):
             await self._folder.remove_run(extraction.extraction_id)
@@ -354,6 +416,24 @@ class ExtractionStep:
         )
         await self._settle(attempt, outcome, judgements)
         await self._folder.announce(records)
+
+    def _judged(
+        self, extraction: Extraction, snapshot: Snapshot, turns: Sequence[Turn]
+    ) -> dict[int, Judgement]:
+        return {
+            index: judge(
+                part=index,
+                reply=part.reply,
+                kinds=part.kinds,
+                turns=turns_of(part, turns),
+                snapshot=snapshot,
+                extraction_id=extraction.extraction_id,
+                version=part.version,
+                ids=self._ids,
+            )
+            for index, part in enumerate(extraction.parts)
+            if part.reply is not None and part.state is PartState.ANSWERED
+        }
 
     async def _settle(
         self, attempt: _Attempt, outcome: Outcome, judgements: dict[int, Judgement]
@@ -375,6 +455,8 @@ class ExtractionStep:
             raise ClaimLostError
         reached(CrashPoint.EXTRACTION_SETTLED)
         log.info("extraction_settled", extraction=extraction.extraction_id, outcome=outcome)
+        if outcome not in (Outcome.DEAD, Outcome.PARTIAL):
+            await attempt.passage.ended_well()
         self._metrics.extraction_settled(outcome)
         await self._finish(extraction.model_copy(update={"outcome": outcome}))
 
@@ -399,7 +481,7 @@ class ExtractionStep:
 
         Raises:
             ClaimLostError: Nothing was written.
-            HeldError: No message can succeed like this.
+            HeldError: No message can succeed like this, or its letter is held back.
         """
         failure = classify(error)
         self._metrics.attempt_failed(failure.failure_class)
@@ -413,8 +495,11 @@ class ExtractionStep:
             exception=failure.exception,
         )
         if part is not None and failure.failure_class.is_content:
+            await attempt.passage.answered()
             await self._shrink_or_bury(attempt, failure, part)
             return True
+        if part is not None and not await attempt.passage.failed(failure):
+            raise HeldError(failure.reason)
         failed = Attempt(failure=failure, failed_at=self._clock.now())
         decision = decide(
             (*attempt.extraction.attempts, failed),
@@ -422,15 +507,13 @@ class ExtractionStep:
             now_ms=await self._server_time.now_ms(),
             tiers=self._tiers,
             age_cap=self._age_cap,
+            is_model_answering_others=await attempt.passage.answers_others(),
         )
         match decision:
             case RetryIn(tier=tier):
                 await self._fates.retry(self._context(attempt), attempt.extraction, tier, failed)
                 return False
             case Hold():
-                await self._extractions.release(
-                    attempt.extraction, held_since_ms=await self._server_time.now_ms()
-                )
                 raise HeldError(failure.reason)
             case GiveUp(failure=last, disposition=disposition):
                 parts = parts_to_bury(attempt.extraction)
@@ -467,6 +550,7 @@ class ExtractionStep:
     async def _give_up(
         self, attempt: _Attempt, failure: Failure, parts: Sequence[int], *, is_exhausted: bool
     ) -> None:
+        await attempt.passage.admit_letter(failure, session=attempt.extraction.session)
         failed = Attempt(failure=failure, failed_at=self._clock.now())
         await self._fates.bury(
             self._context(attempt), attempt.extraction, parts, failed, is_exhausted=is_exhausted
@@ -496,12 +580,6 @@ def _context(message: IncomingMessage, project_id: str | None) -> Context:
 
 def _coordinates(message: IncomingMessage) -> str:
     return f"{message.at.topic}/{message.at.partition}/{message.at.offset}"
-
-
-def _crash_loop() -> Failure:
-    return Failure(
-        failure_class=FailureClass.CRASH_LOOP, reason="crash_loop", exception="builtins.SystemExit"
-    )
 
 
 def _margin(settings: ExtractionSettings) -> timedelta:

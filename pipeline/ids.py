@@ -63,6 +63,10 @@ class OpaqueIds:
         """Return the id of the assertion made from one item of a part's answer."""
         return self._hash("ast", extraction_id, part, kind, index)
 
+    def credential(self, secret: str) -> str:
+        """Return what tells two credentials apart, and nothing else of them."""
+        return self._hash("crd", secret)[:12]
+
     def letter(self, *source: str | int | None) -> str:
         """Return the id of a letter from what makes its failure one of its kind."""
         return self._hash("ltr", *source)

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from schemas.assertion import Assertion
+from schemas.breaker import Breaker
 from schemas.extraction import (
     Extraction,
     NextMessage,
@@ -20,11 +21,13 @@ from schemas.extraction import (
     SetAside,
 )
 from schemas.failure import Attempt, Letter
+from schemas.guard import Guard
 from schemas.identity import Scope, SessionIdentity
 from schemas.memory import Kind
 from schemas.message import IncomingMessage, OutgoingMessage
 from schemas.record import Record
 from schemas.snapshot import Snapshot
+from schemas.topics import Stage
 from schemas.turn import Turn
 
 
@@ -282,11 +285,12 @@ class Extractions(Protocol):
         """Fix the outcome, and by part what was set aside; end the claim."""
         ...
 
-    async def release(self, extraction: Extraction, *, held_since_ms: int | None = None) -> None:
-        """Give a claim back as if it had not been taken: no crash, no attempt.
+    async def release(self, extraction: Extraction) -> None:
+        """Give a claim back as if it had not been taken: no crash, no attempt."""
+        ...
 
-        `held_since_ms`: from then until the next claim its age stands still.
-        """
+    async def hold(self, extraction_id: str, *, since_ms: int) -> None:
+        """Let its age stand still from a moment on, until the next claim. Idempotent."""
         ...
 
     async def mark_sent(self, extraction_id: str, ticket: str) -> None:
@@ -319,6 +323,30 @@ class Letters(Protocol):
 
     async def count(self) -> int:
         """Return how many there are."""
+        ...
+
+
+class Deliveries(Protocol):
+    """How often what a message is about was begun, in a row, without an end.
+
+    A process that counts a start and dies leaves the count; one that ends takes it away. So what
+    is here is under way, or its process died, or it is set aside for good.
+    """
+
+    async def unended(self, stage: Stage) -> set[str]:
+        """Return what was begun at a stage and has no end."""
+        ...
+
+    async def starts(self, stage: Stage, subject: str) -> int:
+        """Return how many starts in a row have no end; 0 for what ended or was never begun."""
+        ...
+
+    async def put(self, stage: Stage, subject: str, starts: int) -> None:
+        """Say so. Idempotent: a start is counted once, however often this is sent."""
+        ...
+
+    async def remove(self, stage: Stage, subject: str) -> None:
+        """It ended; or an operator lets what was set aside be tried again. Idempotent."""
         ...
 
 
@@ -395,6 +423,30 @@ class Records(Protocol):
 
     def of_scope(self, *, project_id: str, owner: str | None = None) -> AsyncIterator[Record]:
         """Yield the records of a scope; each given field is an equality in the query."""
+        ...
+
+
+class Breakers(Protocol):
+    """The shared state of each target."""
+
+    async def get(self, name: str) -> Breaker:
+        """Return a state; a fresh one where none is stored."""
+        ...
+
+    async def swap(self, before: Breaker, after: Breaker) -> bool:
+        """Store a state where the one it was made from still stands; return whether it did."""
+        ...
+
+
+class Guards(Protocol):
+    """The shared state of each mass guard."""
+
+    async def get(self, name: str) -> Guard:
+        """Return a state; a fresh one where none is stored."""
+        ...
+
+    async def swap(self, before: Guard, after: Guard) -> bool:
+        """Store a state where the one it was made from still stands; return whether it did."""
         ...
 
 

@@ -243,9 +243,25 @@ class MongoExtractions:
             is_done=lambda now: (now.outcome, now.settled_at) == (outcome, settled_at),
         )
 
-    async def release(self, extraction: Extraction, *, held_since_ms: int | None = None) -> None:
-        """Give a claim back as if it had not been taken; from a moment on, it may be held."""
-        await self._change(extraction, {"$set": {"claim": None, "held_since_ms": held_since_ms}})
+    async def release(self, extraction: Extraction) -> None:
+        """Give a claim back as if it had not been taken: no crash, no attempt."""
+        await self._change(extraction, {"$set": {"claim": None}})
+
+    async def hold(self, extraction_id: str, *, since_ms: int) -> None:
+        """Let its age stand still from a moment on, until the next claim. Idempotent."""
+        await self._collection.update_one(
+            {"_id": extraction_id, "outcome": None, "claim": None, "held_since_ms": None},
+            {"$set": {"held_since_ms": since_ms}},
+        )
+
+    async def expire_claims(self) -> int:
+        """End every lease at once; return how many. Whoever comes next counts each as a crash.
+
+        For a ledger of which it is known that nobody works on it. Idempotent.
+        """
+        held: Document = {"outcome": None, "claim.lease_until_ms": {"$gt": 0}}
+        result = await self._collection.update_many(held, {"$set": {"claim.lease_until_ms": 0}})
+        return result.modified_count
 
     async def mark_sent(self, extraction_id: str, ticket: str) -> None:
         """The message of this ticket is acknowledged. Idempotent."""

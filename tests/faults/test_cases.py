@@ -36,6 +36,7 @@ from schemas.topics import DEAD, RECORD_CHANGED, RETRY_TIERS, TURN_RECORDED, Sta
 from tests import scripted_endpoint as scripted
 from tests.faults.test_crash_points import turns_of
 from tests.scripted_endpoint import Json, Reply, ScriptedEndpoint
+from tests.virtual_time import VirtualTime
 
 PATIENCE_SECONDS = 60
 TALK = SessionIdentity(user_id="noor", session_id="talk")
@@ -91,6 +92,7 @@ class World:
 
     parts: Installation
     queue: Queue
+    time: VirtualTime
     cut: SnapshotStep
     extract: ExtractionStep
     held: list[IncomingMessage] = field(default_factory=list[IncomingMessage])
@@ -114,6 +116,7 @@ class World:
                     return
                 message = self.queue.waiting.popleft()
                 is_turn = message.at.topic == TURN_RECORDED.name
+                self.time.passes(DELAYS.get(message.at.topic, timedelta(0)))
                 try:
                     await (self.cut if is_turn else self.extract)(message)
                 except (HeldError, AutoReconnect):
@@ -153,7 +156,8 @@ class World:
 @pytest.fixture
 async def world(db: Database, endpoint: ScriptedEndpoint) -> AsyncIterator[World]:
     queue = Queue()
-    parts = await wire(Settings(), db, queue)
+    time = VirtualTime()
+    parts = await wire(Settings(), db, queue, server_time=time)
     model = model_from(
         LLMSettings(
             provider="openai_compatible",
@@ -166,6 +170,7 @@ async def world(db: Database, endpoint: ScriptedEndpoint) -> AsyncIterator[World
     yield World(
         parts=parts,
         queue=queue,
+        time=time,
         cut=snapshot_step(parts),
         extract=extraction_step(parts, model),
     )
@@ -320,7 +325,7 @@ async def test_a_vendor_that_stays_away_costs_one_call_a_delivery_and_then_a_let
 async def test_a_model_nobody_knows_buries_nothing(
     world: World, endpoint: ScriptedEndpoint
 ) -> None:
-    endpoint.script(*[scripted.status(404, error_code="model_not_found")] * 2)
+    endpoint.script(scripted.status(404, error_code="model_not_found"))
     endpoint.always(scripted.answers(semantic=[TEA]))
     await world.says("Noor likes tea")
     await world.says("ok", identity=OTHER)
@@ -329,7 +334,9 @@ async def test_a_model_nobody_knows_buries_nothing(
     held, world.held = world.held, []
     assert len(held) == 2
     assert world.queue.dead == world.queue.retries == []
+    assert endpoint.count == 1
 
+    world.time.passes(timedelta(minutes=2))
     world.queue.waiting.extend(held)
     await world.deliver()
 

@@ -45,6 +45,7 @@ REFUSED = {
     CrashPoint.LETTER_MARKED_SENT,
 }
 SLOW = {CrashPoint.SNAPSHOT_WOKEN}
+HELD = {CrashPoint.EXTRACTION_HELD}
 CUT_OFF = {CrashPoint.MODEL_ANSWERED, *SLOW}
 """Where a call was under way, or its answer not yet stored, when the process died."""
 NEVER_CLOSED = {CrashPoint.SESSION_WOKEN}
@@ -104,6 +105,10 @@ def script(point: CrashPoint, endpoint: ScriptedEndpoint) -> int:
         return 2 + 2 * 2 + TURNS
     if point in UNAVAILABLE:
         endpoint.script(status(503))
+        endpoint.respond_with(home)
+        return 2
+    if point in HELD:
+        endpoint.script(status(404, error_code="model_not_found"))
         endpoint.respond_with(home)
         return 2
     if point in REFUSED:

@@ -22,6 +22,7 @@ from schemas.turn import Turn
 from tests.faults.system import System, system
 from tests.faults.test_crash_points import (
     ELSEWHERE,
+    HELD,
     NEVER_CLOSED,
     REFUSED,
     SLOW,
@@ -37,7 +38,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("real_kafka_available")
 POINTS = [
     point
     for point in CrashPoint
-    if point not in {*ELSEWHERE, *NEVER_CLOSED, *REFUSED, *SLOW, *TRUNCATED, *UNAVAILABLE}
+    if point not in {*ELSEWHERE, *HELD, *NEVER_CLOSED, *REFUSED, *SLOW, *TRUNCATED, *UNAVAILABLE}
 ]
 """Those that every good snapshot passes."""
 SESSIONS = 6
@@ -146,6 +147,7 @@ async def test_many_turns_with_repeated_and_reordered_events_tile_whole(
         running.environment["AFTERTURN_EXTRACTION__PERMITS"] = "16"
         running.environment["AFTERTURN_WAKER__LOST_AFTER"] = "30"
         running.environment["AFTERTURN_MONGO__TIMEOUT"] = "10"
+        running.environment["AFTERTURN_EXTRACTION__LEASE"] = "20"
         running.environment["AFTERTURN_SNAPSHOT__STALE"] = "5"
         running.start(instance="one")
         running.start(

@@ -10,12 +10,14 @@ import pytest
 
 from consumers.wiring import Installation, extraction_step, wire
 from pipeline.errors import AnswerError
-from pipeline.extracting import HeldError
+from pipeline.gating import HeldError
 from pipeline.messages import encode
 from pipeline.planning import FIRST_TICKET, ready_data, ready_event
 from pipeline.ports import ModelRequest
+from pipeline.resuming import resume_breaker
 from pipeline.settings import Settings
 from pipeline.stores.mongo import Database
+from pipeline.stores.switches import MongoBreakers
 from schemas.extraction import Extraction, Outcome, Reply
 from schemas.failure import Coordinates, FailureClass
 from schemas.message import TICKET_HEADER, IncomingMessage, OutgoingMessage
@@ -342,12 +344,16 @@ async def test_time_that_was_held_does_not_count_towards_the_age_cap(
     await announced(parts, broker, "I live in Porto.")
     message = broker.waiting.popleft()
     unknown = AnswerError(FailureClass.MODEL_UNKNOWN, "model_not_found")
-    step = extraction_step(parts, ScriptedModel(unknown, ConnectionResetError("reset")))
+    limited = AnswerError(FailureClass.RATE_LIMITED, "http_429")
+    step = extraction_step(parts, ScriptedModel(unknown, limited))
     with pytest.raises(HeldError):
         await step(message)
     two_days_ms = 48 * 3600 * 1000
     back = {"first_seen_ms": -two_days_ms, "held_since_ms": -two_days_ms}
     await parts.database["extractions"].update_one({}, {"$inc": back})
+    breakers = MongoBreakers(parts.database)
+    (breaker,) = await breakers.all()
+    await resume_breaker(breaker.breaker_id, breakers, parts.server_time)
 
     await step(message)
 

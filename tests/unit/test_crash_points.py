@@ -25,6 +25,7 @@ WRITES = {
     "clear_open",
     "drop_letters",
     "enlarge",
+    "hold",
     "ensure",
     "insert",
     "mark_announced",
