@@ -312,6 +312,10 @@ class Undecodable(Protocol):
         """Return once its letter is stored."""
         ...
 
+    async def bury(self, message: IncomingMessage, stage: Stage) -> None:
+        """Return once the letter of a message that kills its process is stored."""
+        ...
+
 
 class SnapshotStep:
     """What the snapshot consumer does with a wake-up: cut the session it names."""
@@ -331,6 +335,18 @@ class SnapshotStep:
             await self._undecodable.settle(message, Stage.SNAPSHOT, error)
             return
         await self._cutter.cut(session)
+
+    def subject(self, message: IncomingMessage) -> str | None:
+        """Return the session, by the key: every wake-up of it cuts the same turns."""
+        try:
+            return None if message.key is None else message.key.decode()
+        except UnicodeDecodeError:
+            return None
+
+    async def bury(self, message: IncomingMessage) -> bool:
+        """Set a wake-up aside, unread; its session's turns stay open. Always true. Idempotent."""
+        await self._undecodable.bury(message, Stage.SNAPSHOT)
+        return True
 
 
 def _session_of(message: IncomingMessage) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from pipeline.crash_loops import crash_loop
 from pipeline.crash_points import CrashPoint, reached
 from pipeline.errors import BrokerUnavailableError, MessageError
 from pipeline.failures import action, classify, fingerprint
@@ -59,8 +60,17 @@ class DeadLetters:
 
         Idempotent: the same message has the same letter.
         """
+        await self._keep_whole(message, stage, classify(error))
+
+    async def bury(self, message: IncomingMessage, stage: Stage) -> None:
+        """Set a message aside that kills its process, with its exact bytes and headers.
+
+        Nothing of it is decoded. Idempotent: the same message has the same letter.
+        """
+        await self._keep_whole(message, stage, crash_loop())
+
+    async def _keep_whole(self, message: IncomingMessage, stage: Stage, failure: Failure) -> None:
         at = message.at
-        failure = classify(error)
         self._metrics.attempt_failed(failure.failure_class)
         await self.keep(
             Letter(

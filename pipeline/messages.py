@@ -33,6 +33,7 @@ MAXIMUM_HEADERS: Final = 200
 MAXIMUM_CODE_BYTES: Final = 256
 """A reason or an exception's type in a header."""
 
+EVENT_ID_HEADER: Final = "ce_id"
 CONTENT_TYPE_HEADER: Final = "content-type"
 CONTENT_TYPE: Final = "application/cloudevents+json"
 
@@ -73,7 +74,7 @@ def encode(topic: str, event: Event, *, ticket: str | None = None) -> OutgoingMe
     if len(value) > MAXIMUM_EVENT_BYTES:
         raise ValueError(f"an event has at most {MAXIMUM_EVENT_BYTES} bytes, not {len(value)}")
     names = {
-        "ce_id": event.id,
+        EVENT_ID_HEADER: event.id,
         "ce_type": event.type,
         "ce_source": event.source,
         "ce_specversion": event.specversion,

@@ -1,5 +1,6 @@
 """An extraction as a value: how it begins, what it does next, how it is split, how it ends."""
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
@@ -14,6 +15,8 @@ from schemas.turn import Turn
 
 FIRST_TICKET: Final = "0"
 """The ticket of the message that announces a snapshot."""
+_READY: Final = "snapshot.ready"
+_READY_ID: Final = re.compile(r"snapshot\.ready:([^:]+):([0-9]{1,9})")
 
 
 def extraction_id(snapshot_id: str, run: int) -> str:
@@ -35,11 +38,20 @@ def ready_data(snapshot: Snapshot, run: int = 0) -> SnapshotReadyData:
 def ready_event(data: SnapshotReadyData, now: datetime) -> SnapshotReady:
     """Return the event that hands a snapshot to extraction; its id is the same every time."""
     return SnapshotReady(
-        id=event_id("snapshot.ready", data.snapshot, data.run),
+        id=event_id(_READY, data.snapshot, data.run),
         subject=data.session,
         time=now,
         data=data,
     )
+
+
+def run_of(ready_id: str) -> tuple[str, int] | None:
+    """Return the snapshot and run that the id of a `snapshot.ready` names; none if it is no such.
+
+    So what a message is about is known without looking into it.
+    """
+    match = _READY_ID.fullmatch(ready_id)
+    return None if match is None else (match[1], int(match[2]))
 
 
 def new_extraction(data: SnapshotReadyData, now_ms: int) -> Extraction:

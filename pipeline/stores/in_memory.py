@@ -1,4 +1,4 @@
-"""Twins of the stores a fold needs, in memory: the same contract without a server.
+"""Twins of stores, in memory: the same contract without a server.
 
 Each method runs without giving way, so it is as atomic as the one command it stands for.
 """
@@ -11,6 +11,7 @@ from pipeline.ports import SlotKey
 from pipeline.stores.records import MARK_GRACE
 from schemas.assertion import Assertion
 from schemas.record import Record
+from schemas.topics import Stage
 
 
 class MemoryAssertions:
@@ -119,6 +120,29 @@ class MemoryRecords:
             scope = record.scope
             if scope.project_id == project_id and owner in (None, scope.owner):
                 yield record
+
+
+class MemoryDeliveries:
+    """Port `Deliveries`."""
+
+    def __init__(self) -> None:
+        self._starts: dict[tuple[Stage, str], int] = {}
+
+    async def unended(self, stage: Stage) -> set[str]:
+        """Return what was begun at a stage and has no end."""
+        return {subject for at, subject in self._starts if at is stage}
+
+    async def starts(self, stage: Stage, subject: str) -> int:
+        """Return how many starts in a row have no end."""
+        return self._starts.get((stage, subject), 0)
+
+    async def put(self, stage: Stage, subject: str, starts: int) -> None:
+        """Say how many starts in a row have no end. Idempotent."""
+        self._starts[stage, subject] = starts
+
+    async def remove(self, stage: Stage, subject: str) -> None:
+        """It ended. Idempotent."""
+        self._starts.pop((stage, subject), None)
 
 
 def _shell(slot: SlotKey) -> Record:

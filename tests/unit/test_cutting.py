@@ -233,6 +233,9 @@ class Letters:
     async def settle(self, message: IncomingMessage, stage: Stage, error: MessageError) -> None:
         self.settled.append((message, stage, error.reason))
 
+    async def bury(self, message: IncomingMessage, stage: Stage) -> None:
+        self.settled.append((message, stage, "crash_loop"))
+
 
 def incoming(message: OutgoingMessage) -> IncomingMessage:
     return IncomingMessage(at=AT, key=message.key, value=message.value, headers=message.headers)
