@@ -16,7 +16,7 @@ from pipeline.dates import moment_of
 from pipeline.ids import OpaqueIds
 from pipeline.quoting import Found, SaidTurn, is_greeting, normalized_quote
 from pipeline.recalled import without_recalled
-from pipeline.redaction import MARK, redact, secrets_in
+from pipeline.redaction import MARK, NO_SECRETS, KnownSecrets, redact
 from pipeline.slots import content_key, slot_key
 from schemas.assertion import Assertion, Evidence, SourcePosition
 from schemas.extraction import Reply, SetAside
@@ -98,7 +98,7 @@ def judge(
         reply=reply,
         kinds=frozenset(kinds),
         said={turn.seq: SaidTurn(turn) for turn in turns},
-        secrets=frozenset(secret for turn in turns for secret in secrets_in(turn.content)),
+        secrets=NO_SECRETS.and_those_in(turn.content for turn in turns),
         snapshot=snapshot,
         scope=Scope(
             project_id=snapshot.identity.project_id,
@@ -143,7 +143,7 @@ class _Bench:
     reply: Reply
     kinds: frozenset[Kind]
     said: Mapping[int, SaidTurn]
-    secrets: frozenset[str]
+    secrets: KnownSecrets
     snapshot: Snapshot
     scope: Scope
     extraction_id: str

@@ -74,8 +74,11 @@ _EDGES: Final = " \"'.,;:!?…。，、；：！？-"
 def normalized(text: str) -> str:
     """Return a text as quotes are compared: typography, case, spacing and forms aside."""
     folded = unicodedata.normalize("NFKC", text).translate(_UNIFIED).casefold()
-    visible = "".join(character for character in folded if unicodedata.category(character) != "Cf")
-    return " ".join(visible.split())
+    if not folded.isascii():
+        folded = "".join(
+            character for character in folded if unicodedata.category(character) != "Cf"
+        )
+    return " ".join(folded.split())
 
 
 def normalized_quote(text: str) -> str:

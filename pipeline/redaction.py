@@ -5,8 +5,9 @@ password, whatever it looks like; a token, if it looks like one). Rules of our o
 `detect-secrets`: that is made for source code, wants quotes around values, keeps its settings in
 global state, and was last released in May 2024.
 
-Linear in the length of the text: every repetition is bounded or possessive, and no two starts of
-one rule look at the same long run.
+Linear in the length of the text: every repetition is bounded or possessive, no two starts of
+one rule look at the same long run, and known secrets are looked up, all in one pass. No single call
+into the regular expressions looks at much text, so that a thread that redacts lets others run.
 """
 
 import re
@@ -23,14 +24,51 @@ Span = tuple[int, int]
 _SECRET: Final = "secret"  # noqa: S105 (the name of a group)
 
 
-def redact(text: str, *, known: Iterable[str] = ()) -> tuple[str, int]:
+class KnownSecrets:
+    """Secrets found elsewhere, to be taken out wherever they stand alone. Immutable."""
+
+    __slots__ = ("_beginning", "_lengths", "_secrets")
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        """Index the secrets; empty ones are none."""
+        self._secrets = frozenset(filter(None, secrets))
+        self._beginning = min(map(len, self._secrets), default=0)
+        lengths: dict[str, set[int]] = {}
+        for secret in self._secrets:
+            lengths.setdefault(secret[: self._beginning], set()).add(len(secret))
+        self._lengths = {
+            beginning: sorted(found, reverse=True) for beginning, found in lengths.items()
+        }
+
+    def and_those_in(self, texts: Iterable[str]) -> "KnownSecrets":
+        """Return these secrets and those that texts hold."""
+        found = frozenset(secret for text in texts for secret in secrets_in(text))
+        return self if found <= self._secrets else KnownSecrets(self._secrets | found)
+
+    def spans(self, text: str) -> Iterator[Span]:
+        """Yield where they stand in a text: at each place the longest one."""
+        if not self._secrets:
+            return
+        for place in range(len(text) - self._beginning + 1):
+            lengths = self._lengths.get(text[place : place + self._beginning])
+            if lengths is not None and not _is_joint(text, place):
+                for stop in (place + length for length in lengths):
+                    if text[place:stop] in self._secrets and not _is_joint(text, stop):
+                        yield place, stop
+                        break
+
+
+NO_SECRETS: Final = KnownSecrets()
+
+
+def redact(text: str, *, known: KnownSecrets = NO_SECRETS) -> tuple[str, int]:
     """Return a text without its secrets, and how many there were. Idempotent.
 
     Args:
         text: Anything.
         known: Secrets found elsewhere, which are taken out here wherever they stand alone.
     """
-    clean, count = _without(text, [*_spans(text), *_known_spans(text, known)])
+    clean, count = _without(text, [*_spans(text), *known.spans(text)])
     if count == 0:
         return text, 0
     # What stood against a secret may be one by itself, now that it is gone.
@@ -38,14 +76,13 @@ def redact(text: str, *, known: Iterable[str] = ()) -> tuple[str, int]:
     return clean, count + more
 
 
-def redact_json(value: JsonValue, *, known: Iterable[str] = ()) -> tuple[JsonValue, int]:
+def redact_json(value: JsonValue, *, known: KnownSecrets = NO_SECRETS) -> tuple[JsonValue, int]:
     """Return a JSON value without secrets in its strings and keys, and how many there were.
 
     What is a secret in one string is one in every other: a model says a password in a sentence,
     where it is recognised, and again by itself, where it is not.
     """
-    found = {*known, *(secret for text in _strings(value) for secret in secrets_in(text))}
-    return _redacted(value, frozenset(found))
+    return _redacted(value, known.and_those_in(_strings(value)))
 
 
 def holds_secret(text: str) -> bool:
@@ -82,7 +119,7 @@ def _strings(value: JsonValue) -> Iterator[str]:
             yield from _strings(inner)
 
 
-def _redacted(value: JsonValue, known: frozenset[str]) -> tuple[JsonValue, int]:
+def _redacted(value: JsonValue, known: KnownSecrets) -> tuple[JsonValue, int]:
     if isinstance(value, str):
         return redact(value, known=known)
     if isinstance(value, list):
@@ -99,7 +136,7 @@ def _redacted(value: JsonValue, known: frozenset[str]) -> tuple[JsonValue, int]:
     return value, 0
 
 
-def _redacted_under(key: str, value: JsonValue, known: frozenset[str]) -> tuple[JsonValue, int]:
+def _redacted_under(key: str, value: JsonValue, known: KnownSecrets) -> tuple[JsonValue, int]:
     """Return the value of a key: `{"password": "…"}` says together what neither says alone."""
     if not isinstance(value, str):
         return _redacted(value, known)
@@ -135,10 +172,31 @@ def _spans(text: str) -> Iterator[Span]:
     lowered = text.lower()
     for rule in _RULES:
         for begin, end in _windows(rule, lowered, len(text)):
-            for match in rule.pattern.finditer(text, begin, end):
+            for match in _matches(rule, text, begin, end):
                 start, stop = match.span(_SECRET)
                 if not text.startswith(MARK, start) and rule.confirms(match):
                     yield start, _end(text, stop) if stop - start >= _VALUE - 1 else stop
+
+
+def _matches(rule: "_Rule", text: str, begin: int, end: int) -> Iterator[re.Match[str]]:
+    """Yield what `finditer` would, looking at no more than a stretch of the text at a time.
+
+    While a regular expression is matched, no other thread runs.
+    """
+    if rule.reach is None:
+        yield from rule.pattern.finditer(text, begin, end)
+        return
+    while begin < end:
+        stop = min(end, begin + _STRETCH + rule.reach)
+        match = rule.pattern.search(text, begin, stop)
+        if match is not None and (stop == end or match.start() < begin + _STRETCH):
+            yield match
+            begin = match.end()
+        else:
+            begin = end if stop == end else begin + _STRETCH
+
+
+_STRETCH: Final = 32_768
 
 
 def _end(text: str, stop: int) -> int:
@@ -172,14 +230,6 @@ _AFTER_HINT: Final = 512
 """How far a match may reach to both sides of its hint: more than the bounds in a rule add up to."""
 
 
-def _known_spans(text: str, known: Iterable[str]) -> Iterator[Span]:
-    for secret in known:
-        for start in _places(text, secret):
-            stop = start + len(secret)
-            if not (_is_joint(text, start) or _is_joint(text, stop)):
-                yield start, stop
-
-
 def _is_joint(text: str, place: int) -> bool:
     """Return whether the characters on both sides of a place are of one word."""
     pair = text[place - 1 : place + 1] if place else ""
@@ -206,6 +256,8 @@ class _Rule:
     confirms: Callable[[re.Match[str]], bool] = lambda _match: True
     hints: tuple[str, ...] = ()
     """What every match holds one of, in lower case. None: any text may match."""
+    reach: int | None = _BEFORE_HINT + _AFTER_HINT
+    """How long a match may be; none if a fixed beginning finds it fast, however long it is."""
 
 
 def _has_digit(match: re.Match[str]) -> bool:
@@ -298,6 +350,8 @@ def _is_apart(match: re.Match[str]) -> bool:
     return bool(_ABOUT.match(gap)) or (match["bare"] is not None and bool(gap.strip()))
 
 
+_LONGEST_TOKEN: Final = 8192
+"""A signed token may be as long as a header, and is one only with its last part."""
 _SHAPES: Final = r"""(?x)
     (?<![A-Za-z0-9])
     (?P<secret>
@@ -369,12 +423,13 @@ def _named(words: str, value: str) -> re.Pattern[str]:
 
 
 _RULES: Final = (
-    _Rule(re.compile(_SHAPES), _has_digit),
+    _Rule(re.compile(_SHAPES), _has_digit, reach=_LONGEST_TOKEN),
     _Rule(
         re.compile(
             r"(?s)(?P<secret>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
             r".*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z))"
-        )
+        ),
+        reach=None,
     ),
     _Rule(
         re.compile(r"(?i)\b(?:bearer|basic)\s{1,4}(?P<secret>[A-Za-z0-9._~+/=-]{16,}+)"),

@@ -19,9 +19,10 @@ from pipeline import prompting
 from pipeline.clock import SystemClock
 from pipeline.models.answers import DefectError, loads
 from pipeline.models.exchange import EXCHANGE, CheckedAnswer, Exchange, Received, Seen, total
+from pipeline.offloading import apart
 from pipeline.ports import Clock, ModelRequest
 from pipeline.reasons import Reason
-from pipeline.redaction import redact_json, secrets_in
+from pipeline.redaction import NO_SECRETS, redact_json
 from schemas.extraction import Reply
 from schemas.failure import FailureClass
 from schemas.turn import Turn
@@ -149,6 +150,7 @@ class InstructedModel:
             AnswerError: The answer is truncated, refused, filtered or stayed invalid.
             Exception: What the vendor's client raised, as it raised it.
         """
+        messages = await apart(_all(request), lambda: prompting.messages(request))
         exchange = Exchange()
         previous = EXCHANGE.set(exchange)
         try:
@@ -157,7 +159,7 @@ class InstructedModel:
                 response_model=CheckedAnswer,
                 max_retries=self._reasks,
                 model=self._model,
-                messages=prompting.messages(request),
+                messages=messages,
                 **self._vendor.parameters(
                     max_tokens=request.max_tokens or self._max_tokens,
                     temperature=self._temperature,
@@ -167,7 +169,7 @@ class InstructedModel:
             # It holds the whole prompt and every answer; only its cause goes on.
             failure = error.__cause__
         else:
-            return self._reply(exchange, request, answer)
+            return await apart(_all(request), lambda: self._reply(exchange, request, answer))
         finally:
             EXCHANGE.reset(previous)
         if isinstance(failure, ValidationError | ResponseParsingError):
@@ -196,7 +198,7 @@ class InstructedModel:
 
     def _reply(self, exchange: Exchange, request: ModelRequest, answer: BaseModel) -> Reply:
         # Secrets of the turns too: a model may repeat one where nothing tells that it is one.
-        said = {secret for turn in _all(request) for secret in secrets_in(turn.content)}
+        said = NO_SECRETS.and_those_in(turn.content for turn in _all(request))
         clean, secrets_removed = redact_json(answer.model_dump(mode="json"), known=said)
         return Reply(
             answer=cast("dict[str, Any]", clean),

@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import threading
+import time
 import tracemalloc
 import warnings
 import zlib
@@ -30,6 +31,7 @@ from schemas.memory import Kind
 from tests import scripted_endpoint as scripted
 from tests.builders import turn
 from tests.scripted_endpoint import Reply, ScriptedEndpoint
+from tests.ticking import largest_gap
 
 TEA = {
     "subject": "user",
@@ -655,6 +657,24 @@ async def test_a_cancelled_call_is_cancelled(
     gate.set()
 
     assert endpoint.count == 1
+
+
+@pytest.mark.parametrize("filler", ["my password is ", "a", "喝茶"])
+async def test_the_loop_goes_on_while_a_long_turn_is_asked_about(
+    endpoint: ScriptedEndpoint, filler: str
+) -> None:
+    """Its secrets are looked for before and after, and neither stops anybody else."""
+    model = build(endpoint.url, timeout=timedelta(seconds=60))
+    await model.prepare()
+    endpoint.script(scripted.answers(semantic=[TEA]))
+    text = filler * (500_000 // len(filler))
+    request = ModelRequest(turns=(turn(1, text),), context=(), kinds=tuple(Kind), max_tokens=None)
+    started = time.perf_counter()
+
+    gap = await largest_gap(model.answer(request))
+
+    assert gap < max(1.0, (time.perf_counter() - started) / 2)
+    await model.aclose()
 
 
 async def test_calls_at_once_do_not_mix(endpoint: ScriptedEndpoint, model: InstructedModel) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from pipeline.redaction import MARK, holds_secret, redact, redact_json, secrets_in
+from pipeline.redaction import MARK, KnownSecrets, holds_secret, redact, redact_json, secrets_in
 
 SECRETS = {
     "my key is sk-test-0000000000000000000000 and I like tea": "sk-test-0000000000000000000000",
@@ -153,7 +153,7 @@ def test_a_secret_said_once_is_known_everywhere() -> None:
         [f"The password is {MARK}.", MARK, "tangerine77", {"label": MARK}],
         3,
     )
-    assert redact("it is tangerine7!", known=["tangerine7"]) == (f"it is {MARK}!", 1)
+    assert redact("it is tangerine7!", known=KnownSecrets(["tangerine7"])) == (f"it is {MARK}!", 1)
 
 
 def test_a_password_that_is_a_common_word_is_not_hunted_elsewhere() -> None:
