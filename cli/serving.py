@@ -8,7 +8,9 @@ import typer
 from cli.environment import DATA_DIR, DataDir, configured, settings_for
 from cli.output import Output
 from cli.running import run
-from cli.system import ROLES, STOP_CAP, Role, apps_of, embedded
+from cli.system import ROLES, Role, apps_of, embedded
+from consumers.deadlines import STOP_CAP
+from consumers.health_wiring import health_served
 from consumers.running import run_until_signal
 from consumers.wiring import installation
 from pipeline.logs import configure_logs
@@ -44,12 +46,17 @@ async def _up(data_dir: Path, output: Output) -> int:
         output.say(
             "Up. `./afterturn import FILE` and `./afterturn status` find it; Ctrl-C ends it."
         )
-        await run_until_signal(apps, cap=STOP_CAP)
+        async with health_served(parts, apps) as running:
+            await run_until_signal(running, cap=STOP_CAP)
     return 0
 
 
 async def _run(role: Role, settings: Settings) -> int:
     configure_logs(settings.log_level)
-    async with installation(settings) as parts, apps_of(parts, [role]) as apps:
-        await run_until_signal(apps, cap=STOP_CAP)
+    async with (
+        installation(settings) as parts,
+        apps_of(parts, [role]) as apps,
+        health_served(parts, apps) as running,
+    ):
+        await run_until_signal(running, cap=STOP_CAP)
     return 0

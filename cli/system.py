@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal
 
@@ -15,6 +14,7 @@ from compose.embedded import embedded_services
 from compose.offline.server import MODEL as OFFLINE_MODEL
 from compose.offline.server import offline_extractor
 from consumers.apps import extraction_app, snapshot_app
+from consumers.deadlines import check_deadlines
 from consumers.running import Runnable
 from consumers.wiring import (
     Installation,
@@ -33,9 +33,6 @@ from schemas.topics import Stage
 
 Role = Literal["waker", "snapshot", "extraction"]
 ROLES: Final[tuple[Role, ...]] = ("waker", "snapshot", "extraction")
-
-STOP_CAP: Final = timedelta(seconds=100)
-"""Within this a process has ended: what drains, drains for 60 s at most."""
 
 
 class WakerApp:
@@ -62,8 +59,10 @@ async def apps_of(parts: Installation, roles: Sequence[Role]) -> AsyncGenerator[
     """Yield what runs the roles, ready to be started.
 
     Raises:
-        ConfigurationError: Extraction is among them and no model is configured.
+        ConfigurationError: Deadlines contradict each other, or extraction is among the roles and no
+            model is configured.
     """
+    check_deadlines(parts.settings)
     async with AsyncExitStack() as stack:
         apps: list[Runnable] = []
         if "waker" in roles:

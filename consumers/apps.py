@@ -19,8 +19,9 @@ from faststream.kafka import KafkaBroker
 
 from consumers.commits import PartitionConsumer
 from consumers.due import DueTimes
+from consumers.health_progress import Watched
 from consumers.parsing import Record, incoming, raw_decoder, total_parser
-from consumers.pool import CANCEL_TIMEOUT, Pool, PoolLimits
+from consumers.pool import Pool, PoolLimits
 from consumers.reading import HoldingConsumer
 from pipeline.errors import BrokerUnavailableError, ConfigurationError
 from pipeline.metrics import NO_METRICS, Metrics
@@ -73,7 +74,6 @@ class ConsumerApp:
         subscriptions: Sequence[Subscription],
         metrics: Metrics = NO_METRICS,
     ) -> None:
-        _check(settings)
         self._settings = settings
         self._metrics = metrics
         self._subscriptions = tuple(subscriptions)
@@ -82,11 +82,14 @@ class ConsumerApp:
         self.pools = {each.name: self._pool(each) for each in subscriptions}
         """By the subscription's name."""
 
-    @property
-    def longest_stop(self) -> timedelta:
-        """How long `stop` may take when nothing answers: less than what ends the process."""
-        commits = 2 * self._settings.request_timeout  # the one under way and the last one
-        return self._settings.drain_timeout + CANCEL_TIMEOUT + commits + 2 * DISCONNECT_TIMEOUT
+    def watched(self) -> list[Watched]:
+        """Return what must move while there is work."""
+        return [
+            Watched(
+                name=each.name, group=each.group, topics=each.topics, pool=self.pools[each.name]
+            )
+            for each in self._subscriptions
+        ]
 
     async def start(self) -> None:
         """Return when every subscriber has its partitions; wait for Kafka until then.
@@ -307,19 +310,6 @@ def retry_subscription(
         concurrency=concurrency,
         due=DueTimes(tiers, server_time),
     )
-
-
-def _check(settings: KafkaSettings) -> None:
-    if settings.drain_timeout >= settings.rebalance_timeout:
-        raise ConfigurationError(
-            "AFTERTURN_KAFKA__DRAIN_TIMEOUT must be shorter than "
-            "AFTERTURN_KAFKA__REBALANCE_TIMEOUT: a member that drains longer is thrown out"
-        )
-    if 3 * settings.heartbeat_interval > settings.session_timeout:
-        raise ConfigurationError(
-            "AFTERTURN_KAFKA__HEARTBEAT_INTERVAL must be at most a third of "
-            "AFTERTURN_KAFKA__SESSION_TIMEOUT: else a lost heartbeat ends the membership"
-        )
 
 
 async def _abandon(consumer: Any) -> None:

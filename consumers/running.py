@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Final, Protocol
 
@@ -33,15 +33,15 @@ async def run_until_signal(
     apps: Sequence[Runnable],
     *,
     cap: timedelta,
-    close: Sequence[Callable[[], Awaitable[None]]] = (),
     leave: Callable[[int], object] = os._exit,
 ) -> None:
     """Run apps until SIGTERM or SIGINT, or until one of them can't start.
 
+    For a process that ends afterwards: whatever it closes then counts towards the cap too.
+
     Args:
         apps: Started together, stopped together.
         cap: How long stopping may take; then the process ends at once, whatever it does.
-        close: What is to be closed after the apps, in this order, within the cap.
         leave: Ends the process.
 
     Raises:
@@ -66,10 +66,7 @@ async def run_until_signal(
         watchdog.start()
         try:
             await _stop(apps, starting, told)
-            for closing in close:
-                await closing()
         finally:
-            watchdog.cancel()
             for each in SIGNALS:
                 loop.remove_signal_handler(each)
 

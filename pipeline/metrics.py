@@ -30,7 +30,7 @@ CallOutcome = Literal["answered", "reask", "cut_off"] | FailureClass
 """`reask`: invalid, and asked for again at once; `cut_off`: nobody waited for its end."""
 Unkept = Literal["reask", "unusable", "cut_off", "superseded"]
 """Why an answer that may have been paid for was not kept."""
-BreakerState = Literal["closed", "open", "half_open"]
+BreakerState = Literal["closed", "open", "trying"]
 GuardState = Literal["passing", "holding"]
 
 _SUPPRESSED: Final[tuple[Suppressed, ...]] = get_args(Suppressed)
@@ -288,12 +288,12 @@ class Metrics:
         for failure_class in FailureClass:
             self._set(LETTERS, found.letters.get(failure_class, 0), failure_class=failure_class)
 
-    def breakers(self, states: Mapping[BreakerState, int]) -> None:
+    def breakers(self, states: Mapping[str, int]) -> None:
         """Say how many targets are in which state; one that is not named has none."""
         for state in _BREAKER_STATES:
             self._set(BREAKERS, states.get(state, 0), state=state)
 
-    def guards(self, states: Mapping[GuardState, int]) -> None:
+    def guards(self, states: Mapping[str, int]) -> None:
         """Say how many guards are in which state; one that is not named has none."""
         for state in _GUARD_STATES:
             self._set(GUARDS, states.get(state, 0), state=state)

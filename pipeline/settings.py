@@ -99,12 +99,6 @@ class ExtractionSettings(_Group):
     """How many turns before the snapshot the model is shown."""
     context_tokens: int = Field(default=1000, ge=0)
 
-    @model_validator(mode="after")
-    def _lease_outlasts_an_attempt(self) -> Self:
-        if self.lease <= self.attempt_deadline:
-            raise ValueError("lease must be longer than attempt_deadline")
-        return self
-
 
 class RetrySettings(_Group):
     """How failures wait."""
@@ -129,6 +123,15 @@ class WakerSettings(_Group):
     """How late a message may be before it counts as lost and is sent again."""
 
 
+class HealthSettings(_Group):
+    """What a process says of itself: `/metrics`, `/live` and `/ready`."""
+
+    host: str = "127.0.0.1"
+    """Whoever reaches it sees counts and states, and needs no password."""
+    port: int | None = Field(default=None, ge=0, le=65535)
+    """None: nothing is served. 0: a free one, which the log names."""
+
+
 class Settings(BaseSettings):
     """Everything of one process."""
 
@@ -143,4 +146,5 @@ class Settings(BaseSettings):
     extraction: ExtractionSettings = ExtractionSettings()
     retry: RetrySettings = RetrySettings()
     waker: WakerSettings = WakerSettings()
+    health: HealthSettings = HealthSettings()
     log_level: Literal["debug", "info", "warning", "error", "critical"] = "info"

@@ -25,7 +25,7 @@ from schemas.record import Record
 from tests.faults.worker import Said, work
 from tests.scripted_endpoint import ScriptedEndpoint
 
-LEASE = timedelta(seconds=4)
+LEASE = timedelta(seconds=5.5)
 SETTLE_WITHIN = timedelta(seconds=40)
 
 _forks = multiprocessing.get_context("forkserver")
@@ -140,6 +140,7 @@ async def system(
         "AFTERTURN_KAFKA__HEARTBEAT_INTERVAL": "0.5",
         "AFTERTURN_KAFKA__REBALANCE_TIMEOUT": "6",
         "AFTERTURN_KAFKA__DRAIN_TIMEOUT": "3",
+        "AFTERTURN_KAFKA__PUBLISH_TIMEOUT": "2",
         "AFTERTURN_LLM__PROVIDER": "openai_compatible",
         "AFTERTURN_LLM__MODEL": "scripted",
         "AFTERTURN_LLM__BASE_URL": endpoint.url,

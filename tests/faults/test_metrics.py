@@ -26,7 +26,6 @@ from consumers.wiring import (
     snapshot_step,
     wire,
 )
-from pipeline.metrics import Metrics, Sink
 from pipeline.ports import Model
 from pipeline.settings import LLMSettings, Settings
 from pipeline.stores.backlog import read_backlog
@@ -68,7 +67,7 @@ class World:
     parts: Installation
     queue: Queue
     model: Model
-    exporter: PrometheusExporter | None
+    exporter: PrometheusExporter
     pool: Pool
     delivered: int = 0
 
@@ -96,7 +95,6 @@ class World:
 
     async def read(self) -> Difference:
         """Return the metrics that do not depend on the clock."""
-        assert self.exporter is not None
         self.parts.metrics.backlog(await read_backlog(self.parts.database, self.parts.server_time))
         return {
             (name.removeprefix("afterturn_"), labels): value
@@ -106,9 +104,11 @@ class World:
 
 
 @asynccontextmanager
-async def world(db: Database, endpoint: ScriptedEndpoint, sink: Sink) -> AsyncGenerator[World]:
+async def world(
+    db: Database, endpoint: ScriptedEndpoint, exporter: PrometheusExporter
+) -> AsyncGenerator[World]:
     queue = Queue()
-    parts = await wire(Settings(), db, queue, Metrics(sink))
+    parts = await wire(Settings(), db, queue, exporter)
     consumer = Consumer()
     async with configured_model(asking(endpoint, timedelta(seconds=1))) as model:
         pool = Pool(
@@ -130,7 +130,7 @@ async def world(db: Database, endpoint: ScriptedEndpoint, sink: Sink) -> AsyncGe
             parts=parts,
             queue=queue,
             model=model,
-            exporter=sink if isinstance(sink, PrometheusExporter) else None,
+            exporter=exporter,
             pool=pool,
         )
         await pool.stop()
@@ -346,7 +346,6 @@ async def test_ages_are_those_of_the_oldest(measured: World, endpoint: ScriptedE
     await measured.parts.database["letters"].update_one({}, [{"$set": {"created_at": back}}])
     await measured.read()
 
-    assert measured.exporter is not None
     found = samples(measured.exporter)
     assert 0 < found["afterturn_open_turn_age_seconds", ""] < PATIENCE_SECONDS
     assert 3600 <= found["afterturn_letter_age_seconds", ""] < 3600 + PATIENCE_SECONDS

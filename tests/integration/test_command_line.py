@@ -203,7 +203,6 @@ def test_without_servers_a_command_says_which_and_what_to_do(
     ("variable", "value"),
     [
         ("AFTERTURN_SNAPSHOT__STALE", "soon"),
-        ("AFTERTURN_EXTRACTION__LEASE", "10"),
         ("AFTERTURN_RETRY__DELAYS", '{"5s": 1}'),
         ("AFTERTURN_KAFKA__HEARTBEAT_INTERVAL", "8e13"),
         ("AFTERTURN_MONGO__DATABASE", "a b"),

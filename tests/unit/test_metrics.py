@@ -20,10 +20,11 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 
 
-class Broken:
-    """A sink that can't."""
+class Broken(PrometheusExporter):
+    """An exporter that can't."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.tried = 0
 
     def add(self, metric: Metric, amount: float, labels: Mapping[str, str]) -> None:

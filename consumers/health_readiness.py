@@ -1,0 +1,111 @@
+"""Whether a process can do its work now: each dependency, how it is, and what to do about it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Literal
+
+from pymongo.errors import PyMongoError
+
+from pipeline.errors import BrokerUnavailableError
+from pipeline.settings import KafkaSettings, LLMSettings
+from pipeline.stores.mongo import Database
+from producers.topics import check_topics
+from schemas.topics import Topic
+
+CHECK_TIMEOUT: Final = timedelta(seconds=3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """How a dependency is. It names settings, never their values."""
+
+    state: Literal["well", "unreachable", "wrong"]
+    detail: str
+    action: str | None = None
+    """What to do; none where it is well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependency:
+    """What a process can't do its work without."""
+
+    name: str
+    check: Callable[[], Awaitable[Condition]]
+
+
+async def conditions(
+    dependencies: Sequence[Dependency], timeout: timedelta = CHECK_TIMEOUT
+) -> dict[str, Condition]:
+    """Return how each is, all looked at side by side and none for longer than the timeout."""
+
+    async def look(dependency: Dependency) -> Condition:
+        try:
+            async with asyncio.timeout(timeout.total_seconds()):
+                return await dependency.check()
+        except TimeoutError:
+            return Condition(
+                state="unreachable",
+                detail=f"no answer in {timeout.total_seconds():g} s",
+                action=f"see that {dependency.name} runs and can be reached from here",
+            )
+
+    found = await asyncio.gather(*map(look, dependencies))
+    return {each.name: condition for each, condition in zip(dependencies, found, strict=True)}
+
+
+def mongo(database: Database) -> Dependency:
+    """Return MongoDB."""
+
+    async def check() -> Condition:
+        try:
+            await database.command("ping")
+        except PyMongoError as error:
+            return Condition(
+                state="unreachable",
+                detail=type(error).__name__,
+                action="start it, or name it in AFTERTURN_MONGO__URI; work goes on by itself",
+            )
+        return Condition(state="well", detail="it answers")
+
+    return Dependency(name="mongo", check=check)
+
+
+def kafka(settings: KafkaSettings, topics: Sequence[Topic]) -> Dependency:
+    """Return Kafka with the topics that are needed."""
+
+    async def check() -> Condition:
+        try:
+            problems = await check_topics(settings, topics=topics)
+        except BrokerUnavailableError as error:
+            return Condition(
+                state="unreachable",
+                detail=type(error.__cause__ or error).__name__,
+                action="start it, or name it in AFTERTURN_KAFKA__BOOTSTRAP_SERVERS; recording needs"
+                " none of it, the rest goes on by itself",
+            )
+        if problems:
+            return Condition(
+                state="wrong",
+                detail="; ".join(problems),
+                action="run `./afterturn doctor` and do what it says of the topics",
+            )
+        return Condition(state="well", detail=f"{len(topics)} topics are as they should be")
+
+    return Dependency(name="kafka", check=check)
+
+
+def model(settings: LLMSettings) -> Dependency:
+    """Return the model; it is looked at whether one is configured, and nothing is asked of it."""
+
+    async def check() -> Condition:
+        if settings.provider is None or not settings.model:
+            return Condition(
+                state="wrong",
+                detail="none is configured",
+                action="set AFTERTURN_LLM__PROVIDER and AFTERTURN_LLM__MODEL",
+            )
+        return Condition(state="well", detail="one is configured")
+
+    return Dependency(name="model", check=check)

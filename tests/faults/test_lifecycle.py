@@ -1,0 +1,261 @@
+"""A process of the command line from its start to its end, whatever Kafka does meanwhile."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pydantic import SecretStr
+
+from compose.embedded import embedded_kafka
+from compose.processes import free_port
+from compose.real_kafka import real_kafka
+from consumers.deadlines import longest_stop
+from consumers.wiring import Installation, installation, recorder
+from pipeline.messages import encode
+from pipeline.planning import FIRST_TICKET, ready_data, ready_event
+from pipeline.settings import KafkaSettings, MongoSettings, Settings
+from pipeline.stores.indexes import apply_indexes
+from producers.topics import apply_topics
+from schemas.identity import SessionIdentity
+from schemas.topics import SNAPSHOT_READY
+from tests import scripted_endpoint as scripted
+from tests.builders import SAID_AT, snapshot, turn
+from tests.faults.proxy import proxy_to
+from tests.integration.test_health import Answer, get
+from tests.scripted_endpoint import ScriptedEndpoint
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_SECONDS = 60
+TALK = SessionIdentity(user_id="noor", session_id="talk")
+
+
+@dataclass(slots=True, kw_only=True)
+class Process:
+    """A process of the command line, and what its log says."""
+
+    running: asyncio.subprocess.Process
+    said: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    async def says(self, event: str) -> dict[str, Any]:
+        """Wait for an event."""
+        assert self.running.stderr is not None
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                for each in self.said:
+                    if each["event"] == event:
+                        return each
+                line = await self.running.stderr.readline()
+                assert line, f"ended after {self.said}"
+                if line.startswith(b"{"):
+                    self.said.append(json.loads(line))
+
+    async def ends(self) -> tuple[int, float]:
+        """Send SIGTERM; return the exit code, and after how many seconds it came."""
+        began = time.monotonic()
+        self.running.send_signal(signal.SIGTERM)
+        assert self.running.stderr is not None
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            rest = await self.running.stderr.read()
+            code = await self.running.wait()
+        lines = [line for line in rest.splitlines() if line.startswith(b"{")]
+        self.said += [json.loads(line) for line in lines]
+        return code, time.monotonic() - began
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Servers, and an installation on them."""
+
+    environment: dict[str, str]
+    parts: Installation
+
+    @property
+    def kafka(self) -> KafkaSettings:
+        """As the processes have it."""
+        return KafkaSettings(
+            drain_timeout=timedelta(seconds=3),
+            request_timeout=timedelta(seconds=2),
+            publish_timeout=timedelta(seconds=1),
+        )
+
+    @asynccontextmanager
+    async def run(self, role: str, **environment: str) -> AsyncGenerator[Process]:
+        """Run a role; it is killed at the end if it lives on."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("AFTERTURN_")}
+        running = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "cli", "run", role),
+            cwd=ROOT,
+            env=kept | {"PYTHONPATH": str(ROOT)} | self.environment | environment,
+            stderr=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            yield Process(running=running)
+        finally:
+            if running.returncode is None:
+                running.kill()
+                await running.wait()
+
+
+@asynccontextmanager
+async def installed(
+    mongo_uri: str, bootstrap_servers: str, endpoint: ScriptedEndpoint
+) -> AsyncGenerator[World]:
+    mongo = MongoSettings(uri=SecretStr(mongo_uri), database=f"life_{uuid4().hex[:12]}")
+    kafka = KafkaSettings(bootstrap_servers=bootstrap_servers)
+    await apply_topics(kafka)
+    async with installation(Settings(mongo=mongo, kafka=kafka)) as parts:
+        await apply_indexes(parts.database)
+        yield World(
+            parts=parts,
+            environment={
+                "AFTERTURN_MONGO__URI": mongo_uri,
+                "AFTERTURN_MONGO__DATABASE": mongo.database,
+                "AFTERTURN_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers,
+                "AFTERTURN_KAFKA__INSTANCE_ID": "life",
+                "AFTERTURN_KAFKA__DRAIN_TIMEOUT": "3",
+                "AFTERTURN_KAFKA__REQUEST_TIMEOUT": "2",
+                "AFTERTURN_KAFKA__PUBLISH_TIMEOUT": "1",
+                "AFTERTURN_LLM__PROVIDER": "openai_compatible",
+                "AFTERTURN_LLM__MODEL": "scripted",
+                "AFTERTURN_LLM__BASE_URL": endpoint.url,
+                "AFTERTURN_HEALTH__PORT": "0",
+            },
+        )
+        await parts.database.client.drop_database(mongo.database)
+
+
+@pytest.fixture
+async def world(
+    mongo_uri: str, bootstrap_servers: str, endpoint: ScriptedEndpoint
+) -> AsyncIterator[World]:
+    async with installed(mongo_uri, bootstrap_servers, endpoint) as running:
+        yield running
+
+
+async def is_asking(world: World, endpoint: ScriptedEndpoint) -> None:
+    """Announce a snapshot, and wait until the model is being asked for it."""
+    await world.parts.turns.insert(turn(1, "I live in Porto."), idempotency=None)
+    await world.parts.snapshots.insert(snapshot(1, 1), wake_at_ms=2**60)
+    event = ready_event(ready_data(snapshot(1, 1)), SAID_AT)
+    await world.parts.publisher.publish(encode(SNAPSHOT_READY.name, event, ticket=FIRST_TICKET))
+    await asyncio.to_thread(endpoint.wait_for, 1, timeout=timedelta(seconds=PATIENCE_SECONDS))
+
+
+async def nothing_was_spent(world: World) -> None:
+    """See that the claim was given back as if it had not been taken."""
+    ledger = await world.parts.extractions.get(f"{snapshot().snapshot_id}:0")
+    assert ledger is not None
+    assert (ledger.claim, ledger.crashes, ledger.attempts) == (None, 0, ())
+
+
+@pytest.mark.parametrize("role", ["waker", "snapshot", "extraction"])
+async def test_a_role_says_how_it_is_and_ends_when_told(role: str, world: World) -> None:
+    async with world.run(role) as process:
+        port = (await process.says("health_served"))["port"]
+        await process.says("started")
+        answers = [await get(port, path) for path in ("/live", "/ready", "/metrics")]
+        code, seconds = await process.ends()
+
+    assert [answer.status for answer in answers] == [200, 200, 200]
+    dependencies = {"mongo", "kafka", *(["model"] if role == "extraction" else [])}
+    assert set(answers[1].json["dependencies"]) == dependencies
+    assert b"afterturn_measured_timestamp_seconds 1." in answers[2].body
+    assert (code, process.said[-1]["event"]) == (0, "stopped")
+    assert seconds < longest_stop(world.kafka).total_seconds()
+
+
+async def test_deadlines_that_contradict_each_other_keep_a_role_from_starting(
+    world: World,
+) -> None:
+    async with world.run("snapshot", AFTERTURN_KAFKA__REBALANCE_TIMEOUT="2") as process:
+        assert process.running.stderr is not None
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            said = (await process.running.stderr.read()).decode()
+            code = await process.running.wait()
+
+    assert code == 1
+    assert "AFTERTURN_KAFKA__DRAIN_TIMEOUT" in said
+    assert "AFTERTURN_KAFKA__REBALANCE_TIMEOUT" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("role", ["waker", "snapshot", "extraction"])
+async def test_kafka_that_hangs_keeps_no_role_from_ending(
+    role: str, mongo_uri: str, endpoint: ScriptedEndpoint, tmp_path: Path
+) -> None:
+    endpoint.always(scripted.hangs())
+    async with (
+        embedded_kafka(tmp_path) as kafka,
+        installed(mongo_uri, kafka.bootstrap_servers, endpoint) as world,
+        world.run(role) as process,
+    ):
+        port = (await process.says("health_served"))["port"]
+        await process.says("started")
+        if role == "extraction":
+            await is_asking(world, endpoint)
+        os.killpg(kafka.pid or 0, signal.SIGSTOP)
+        try:
+            if role == "waker":
+                await leave_open(world)
+            ready = await not_ready(port)
+            code, seconds = await process.ends()
+        finally:
+            os.killpg(kafka.pid or 0, signal.SIGCONT)
+        if role == "extraction":
+            await nothing_was_spent(world)
+
+    assert ready.json["dependencies"]["mongo"]["state"] == "well"
+    assert ready.json["dependencies"]["kafka"]["state"] == "unreachable"
+    assert code == 0
+    assert seconds < longest_stop(world.kafka).total_seconds()
+
+
+async def leave_open(world: World) -> None:
+    """Record a turn that the waker would like to tell Kafka of."""
+    async with recorder(world.parts) as recording:
+        await recording.record(TALK, {"role": "user", "content": "I live in Porto."})
+        await recording.close(TALK)
+
+
+async def not_ready(port: int) -> Answer:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            answer = await get(port, "/ready")
+            if answer.status == 503:
+                return answer
+
+
+@pytest.mark.kafka
+@pytest.mark.usefixtures("real_kafka_available")
+async def test_a_black_hole_before_real_kafka_keeps_no_process_from_ending(
+    mongo_uri: str, endpoint: ScriptedEndpoint, tmp_path: Path
+) -> None:
+    endpoint.always(scripted.hangs())
+    port = free_port()
+    async with (
+        proxy_to(port) as proxy,
+        real_kafka(tmp_path, ports=[port], advertised_ports=[proxy.port]) as kafka,
+        installed(mongo_uri, kafka.bootstrap_servers, endpoint) as world,
+        world.run("extraction") as process,
+    ):
+        await process.says("started")
+        await is_asking(world, endpoint)
+        proxy.stall()
+        code, seconds = await process.ends()
+        proxy.resume()
+        await nothing_was_spent(world)
+
+    assert code == 0
+    assert seconds < longest_stop(world.kafka).total_seconds()
