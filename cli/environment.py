@@ -5,10 +5,11 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, get_origin
 
 import typer
-from pydantic import SecretStr, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic_settings import SettingsError
 
 from compose.embedded import Services
 from pipeline.errors import ConfigurationError
@@ -37,6 +38,37 @@ def configured() -> Settings:
             for problem in error.errors(include_input=False, include_url=False)
         )
         raise ConfigurationError("settings can't be used: " + "; ".join(problems)) from None
+    except SettingsError:
+        named = ", ".join(_no_json()) or "one that holds a whole group"
+        raise ConfigurationError(
+            f"settings can't be used: {named}: must be JSON; or set each member by itself, as in"
+            " AFTERTURN_LLM__MODEL"
+        ) from None
+
+
+def _no_json() -> list[str]:
+    """Return the variables that must hold JSON and hold none."""
+    named: list[str] = []
+    for name, value in os.environ.items():
+        if _must_be_json(name.lower()):
+            try:
+                json.loads(value)
+            except ValueError:
+                named.append(name.upper())
+    return named
+
+
+def _must_be_json(name: str) -> bool:
+    """Return whether a variable holds more than one value: a group, or a table in one."""
+    _, prefix, rest = name.partition("afterturn_")
+    group, *members = rest.split("__")
+    if not prefix or group not in Settings.model_fields:
+        return False
+    kind = Settings.model_fields[group].annotation
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return False
+    member = kind.model_fields.get(members[0]) if members else None
+    return not members or (member is not None and get_origin(member.annotation) is dict)
 
 
 def settings_for(data_dir: Path) -> Settings:

@@ -14,6 +14,7 @@ from pymongo.asynchronous.cursor import AsyncCursor
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.read_concern import ReadConcern
 
+from pipeline.errors import ConfigurationError
 from pipeline.settings import MongoSettings
 
 Document = dict[str, Any]
@@ -29,15 +30,27 @@ SERVER_NOW_MS: Document = {"$toLong": "$$NOW"}
 
 
 def connect(settings: MongoSettings) -> AsyncMongoClient[Document]:
-    """Return a client whose writes are acknowledged by a majority; nothing is sent yet."""
+    """Return a client whose writes are acknowledged by a majority; nothing is sent yet.
+
+    Raises:
+        ConfigurationError: The URI can't be read; the message holds nothing of it.
+        pymongo.errors.ConfigurationError: The driver tells what it can't read.
+    """
     milliseconds = int(settings.timeout.total_seconds() * 1000)
-    return AsyncMongoClient(
-        settings.uri.get_secret_value(),
-        tz_aware=True,
-        timeoutMS=milliseconds,
-        serverSelectionTimeoutMS=milliseconds,
-        appname="afterturn",
-    )
+    try:
+        return AsyncMongoClient(
+            settings.uri.get_secret_value(),
+            tz_aware=True,
+            timeoutMS=milliseconds,
+            serverSelectionTimeoutMS=milliseconds,
+            appname="afterturn",
+        )
+    except ValueError:
+        # The driver's own words quote the host, which is half a password where one is not escaped.
+        raise ConfigurationError(
+            "AFTERTURN_MONGO__URI is no address of MongoDB: correct its port, and write what is"
+            " special in its user name and password as %XX"
+        ) from None
 
 
 def database(client: AsyncMongoClient[Document], settings: MongoSettings) -> Database:
