@@ -1,5 +1,6 @@
 """What is counted: one list, closed labels, and nothing of it in the way of a message."""
 
+import asyncio
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -7,14 +8,18 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from aiokafka.errors import CommitFailedError
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from consumers.exporting import PrometheusExporter
+from consumers.pool import Pool, PoolLimits
 from pipeline.metrics import METRICS, NO_METRICS, Backlog, Metric, Metrics
+from pipeline.sweeping import mend_each
 from schemas.extraction import Outcome
 from schemas.failure import FailureClass
 from tests.metrics_table import table
+from tests.unit.test_pool import NEVER, ONE, TWO, Consumer, Gated, message, turns
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
@@ -168,3 +173,73 @@ def test_no_metrics_keep_nothing_and_say_nothing() -> None:
 
 def test_operators_are_told_of_every_metric() -> None:
     assert table() in PAGE.read_text(), "python -m tests.metrics_table, into docs/operations.md"
+
+
+def test_alerts_name_metrics_and_labels_that_there_are() -> None:
+    names = {metric.name for metric in METRICS}
+    values = {value for metric in METRICS for each in metric.labels.values() for value in each}
+    page = PAGE.read_text()
+    rules = re.findall(r"^\| `([^`]*afterturn_[^`]*[<>][^`]*)`", page, re.MULTILINE)
+
+    assert len(rules) > 5
+    for rule in rules:
+        assert set(re.findall(r"afterturn_\w+", rule)) <= names
+        for said in re.findall(r'="([^"]+)"', rule):
+            assert said in values
+        for said in re.findall(r'=~"([^"]+)"', rule):
+            for pattern in said.split("\\|"):
+                assert any(re.fullmatch(pattern, value) for value in values)
+
+
+async def test_commits_that_fail_and_what_is_held_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("consumers.commits.FAILURE_BACKOFF", timedelta(milliseconds=1))
+    exporter, consumer, step = PrometheusExporter(), Consumer(), Gated()
+    consumer.error = CommitFailedError()
+    limits = PoolLimits(
+        concurrency=1,
+        drain_timeout=timedelta(milliseconds=20),
+        commit_timeout=timedelta(seconds=1),
+        commit_interval=timedelta(milliseconds=1),
+        first_hold=NEVER,
+        longest_hold=NEVER,
+    )
+    pool = Pool(
+        step, limits, name="extraction", consumer=lambda: consumer, metrics=Metrics(exporter)
+    )
+    pool.start()
+    await pool.on_partitions_assigned([ONE, TWO])
+    pool.submit(message(0, 0))
+    pool.submit(message(1, 0))
+    await turns()
+    await step.end(0, 0)
+    await step.end(1, 0, OSError())
+    async with asyncio.timeout(10):
+        while True:
+            await asyncio.sleep(0.005)
+            found = samples(exporter)
+            if ("afterturn_commits_failed_total", "extraction") in found:
+                break
+    failures = pool.commit_failures
+    await pool.stop()
+
+    assert found["afterturn_holds_total", "extraction"] == 1
+    assert found["afterturn_messages_held", "extraction"] == 1
+    assert found["afterturn_commits_failed_total", "extraction"] in {failures - 1, failures}
+    assert ("afterturn_messages_held", "extraction") not in samples(exporter)
+
+
+async def test_each_item_of_a_sweep_is_counted_by_what_became_of_it() -> None:
+    exporter = PrometheusExporter()
+
+    async def mend(item: int) -> None:
+        if item == 1:
+            raise ValueError
+
+    await mend_each([1, 2, 3], mend, sweep="dirty_slots", metrics=Metrics(exporter))
+
+    assert samples(exporter) == {
+        ("afterturn_sweep_items_total", "mended dirty_slots"): 2,
+        ("afterturn_sweep_items_total", "not_mended dirty_slots"): 1,
+    }
