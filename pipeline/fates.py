@@ -23,6 +23,7 @@ from pipeline.planning import (
     summary_of,
 )
 from pipeline.ports import Clock, Extractions, Publisher, ServerTime, Snapshots
+from pipeline.retry import longest_within
 from pipeline.sweeping import mend_each
 from schemas.event import SnapshotReadyData
 from schemas.extraction import Extraction, NextMessage
@@ -102,10 +103,7 @@ class Fates:
         """
         held = extraction.claim
         left_ms = 0 if held is None else held.lease_until_ms - await self._server_time.now_ms()
-        tier = self._tiers[0]
-        for candidate in self._tiers:
-            if _milliseconds(candidate.delay) <= left_ms:
-                tier = candidate
+        tier = longest_within(self._tiers, timedelta(milliseconds=left_ms))
         await self._schedule(context, extraction, tier, attempt=None, ends_claim=False)
 
     async def bury(

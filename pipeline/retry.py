@@ -107,6 +107,17 @@ def decide(
     return RetryIn(tier=tier)
 
 
+def longest_within(tiers: Sequence[RetryTier], left: timedelta) -> RetryTier:
+    """Return the tier that waits longest and yet not beyond what is left; else the shortest.
+
+    Who looks again each time, comes at most the shortest delay after the end.
+    """
+    fitting = [tier for tier in tiers if tier.delay <= left]
+    if not fitting:
+        return min(tiers, key=lambda tier: tier.delay)
+    return max(fitting, key=lambda tier: tier.delay)
+
+
 def _give_up(failure: Failure) -> GiveUp:
     of_content = failure.failure_class.startswith("content.")
     return GiveUp(failure=failure, disposition="content" if of_content else "exhausted")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.retry import LADDERS, NO_RETRY, GiveUp, Hold, RetryIn, decide
+from pipeline.retry import LADDERS, NO_RETRY, GiveUp, Hold, RetryIn, decide, longest_within
 from schemas.failure import Attempt, Failure, FailureClass
 from schemas.topics import RETRY_TIERS, RetryTier, Stage
 
@@ -103,3 +103,19 @@ def test_age_never_brings_back_what_was_given_up(
     sooner, after = at(min(earlier, later)), at(max(earlier, later))
 
     assert sooner == after or isinstance(after, GiveUp)
+
+
+@given(st.integers(0, 10_000_000), delays)
+def test_nobody_waits_longer_for_a_lease_than_it_lasts_and_the_shortest_tier(
+    lease_ms: int, waits: list[timedelta]
+) -> None:
+    """However often what is redelivered looks again whether the lease of a dead worker is over."""
+    left = timedelta(milliseconds=lease_ms)
+    tiers = tiers_of(waits)
+    waited = timedelta(0)
+    while True:
+        waited += longest_within(tiers, left - waited).delay
+        if waited >= left:
+            break
+
+    assert waited <= left + waits[0]
