@@ -15,12 +15,14 @@ from compose.offline.server import MODEL as OFFLINE_MODEL
 from compose.offline.server import offline_extractor
 from consumers.apps import extraction_app, snapshot_app
 from consumers.deadlines import check_deadlines
+from consumers.room import Room
 from consumers.running import Runnable
 from consumers.wiring import (
     Installation,
     configured_model,
     extraction_step,
     installation,
+    isolated,
     retry_tiers,
     snapshot_step,
     waker,
@@ -63,18 +65,21 @@ async def apps_of(parts: Installation, roles: Sequence[Role]) -> AsyncGenerator[
             model is configured.
     """
     check_deadlines(parts.settings)
+    room = Room()
     async with AsyncExitStack() as stack:
         apps: list[Runnable] = []
         if "waker" in roles:
             apps.append(WakerApp(waker(parts)))
         if "snapshot" in roles:
-            apps.append(snapshot_app(parts.settings, snapshot_step(parts), parts.metrics))
+            cutting = isolated(parts, snapshot_step(parts), Stage.SNAPSHOT, room)
+            apps.append(snapshot_app(parts.settings, cutting, parts.metrics))
         if "extraction" in roles:
             model = await stack.enter_async_context(configured_model(parts.settings.llm))
+            extracting = extraction_step(parts, model, is_alone=lambda: room.is_alone)
             apps.append(
                 extraction_app(
                     parts.settings,
-                    extraction_step(parts, model),
+                    isolated(parts, extracting, Stage.EXTRACTION, room),
                     tiers=retry_tiers(parts.settings, Stage.EXTRACTION),
                     server_time=parts.server_time,
                     metrics=parts.metrics,

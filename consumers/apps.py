@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 import structlog
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 from faststream import AckPolicy, FastStream
 from faststream.kafka import KafkaBroker
@@ -20,6 +21,7 @@ from faststream.kafka import KafkaBroker
 from consumers.commits import PartitionConsumer
 from consumers.due import DueTimes
 from consumers.health_progress import Watched
+from consumers.isolation import Isolation
 from consumers.parsing import Record, incoming, raw_decoder, total_parser
 from consumers.pool import Pool, PoolLimits
 from consumers.reading import HoldingConsumer
@@ -60,6 +62,8 @@ class Subscription:
     concurrency: int
     is_serial_by_key: bool = False
     due: DueTimes | None = None
+    on_assigned: Callable[[TopicPartition], None] = lambda _partition: None
+    """Told of each partition it is given."""
 
 
 class ConsumerApp:
@@ -237,10 +241,11 @@ class ConsumerApp:
             consumer=partial(self._consumer, subscription.name),
             due=subscription.due,
             metrics=self._metrics,
+            on_assigned=subscription.on_assigned,
         )
 
 
-def snapshot_app(settings: Settings, step: Step, metrics: Metrics = NO_METRICS) -> ConsumerApp:
+def snapshot_app(settings: Settings, step: Isolation, metrics: Metrics = NO_METRICS) -> ConsumerApp:
     """Return what cuts sessions into snapshots; wake-ups of one session come one by one."""
     return ConsumerApp(
         settings.kafka,
@@ -252,6 +257,7 @@ def snapshot_app(settings: Settings, step: Step, metrics: Metrics = NO_METRICS) 
                 step=step,
                 concurrency=SNAPSHOT_CONCURRENCY,
                 is_serial_by_key=True,
+                on_assigned=step.assigned,
             )
         ],
         metrics,
@@ -260,7 +266,7 @@ def snapshot_app(settings: Settings, step: Step, metrics: Metrics = NO_METRICS) 
 
 def extraction_app(
     settings: Settings,
-    step: Step,
+    step: Isolation,
     *,
     tiers: Sequence[RetryTier],
     server_time: ServerTime,
@@ -278,6 +284,7 @@ def extraction_app(
                 topics=(SNAPSHOT_READY, SNAPSHOT_REPLAY),
                 step=step,
                 concurrency=concurrency,
+                on_assigned=step.assigned,
             ),
             retry_subscription(
                 "extraction.retry",
@@ -286,6 +293,7 @@ def extraction_app(
                 tiers=tiers,
                 server_time=server_time,
                 concurrency=concurrency,
+                on_assigned=step.assigned,
             ),
         ],
         metrics,
@@ -300,6 +308,7 @@ def retry_subscription(
     tiers: Sequence[RetryTier],
     server_time: ServerTime,
     concurrency: int,
+    on_assigned: Callable[[TopicPartition], None] = lambda _partition: None,
 ) -> Subscription:
     """Return the one subscriber over all retry tiers of a stage."""
     return Subscription(
@@ -309,6 +318,7 @@ def retry_subscription(
         step=step,
         concurrency=concurrency,
         due=DueTimes(tiers, server_time),
+        on_assigned=on_assigned,
     )
 
 

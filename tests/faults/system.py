@@ -22,6 +22,7 @@ from pipeline.stores.audit_reads import MongoAuditReads
 from pipeline.stores.indexes import apply_indexes
 from producers.topics import apply_topics
 from schemas.record import Record
+from tests.faults.poison import Poison
 from tests.faults.worker import Said, work
 from tests.scripted_endpoint import ScriptedEndpoint
 
@@ -49,6 +50,7 @@ class System:
         closes: bool = True,
         instance: str = "worker",
         environment: dict[str, str] | None = None,
+        poison: Poison | None = None,
     ) -> BaseProcess:
         """Start a worker that records what is said and runs every role."""
         settings = {
@@ -59,7 +61,7 @@ class System:
         worker = _forks.Process(
             target=work,
             args=(settings, self.folder / "workers.log", crash_at, said),
-            kwargs={"closes": closes},
+            kwargs={"closes": closes, "poison": poison},
         )
         worker.start()
         self.workers.append(worker)
@@ -85,6 +87,10 @@ class System:
         except TimeoutError:
             log = (self.folder / "workers.log").read_text()[-6000:]
             raise AssertionError(f"does not settle: {state}, {turns} turns due\n{log}") from None
+
+    async def is_settled(self, turns: int, *, but_open: int = 0) -> bool:
+        """Return whether so many turns are recorded and no more is left to do than said."""
+        return await self._left() == (turns, but_open, 0, 0, 0, 0, 0)
 
     async def _left(self) -> tuple[int, ...]:
         left = [await self.parts.database["turns"].count_documents({})]

@@ -14,6 +14,7 @@ from pipeline.errors import RecordingUnavailableError
 from pipeline.logs import configure_logs
 from pipeline.settings import Settings
 from schemas.identity import SessionIdentity
+from tests.faults.poison import Poison, spread
 
 Said = tuple[SessionIdentity, str]
 """Who says what; the place in the list is its idempotency key."""
@@ -26,13 +27,25 @@ def work(
     said: Sequence[Said],
     *,
     closes: bool,
+    poison: Poison | None = None,
 ) -> None:
-    """Record what was said, then run every role until killed; die at a point if one is named."""
+    """Record what was said, then run every role until killed; die at a point if one is named.
+
+    Args:
+        environment: The settings.
+        log_file: Where its log goes.
+        crash_at: The point.
+        said: What is recorded.
+        closes: Whether the sessions are closed then.
+        poison: What kills the process whenever it is met.
+    """
     descriptor = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(descriptor, 2)
     os.environ.update(environment)
     if crash_at is not None:
         arm(crash_at)
+    if poison is not None:
+        spread(poison)
     configure_logs("info")
     asyncio.run(_work(said, closes=closes))
 
