@@ -12,6 +12,7 @@ from consumers.health_progress import ProgressWatch, Watched
 from consumers.lag import PartitionLag
 from pipeline.errors import BrokerUnavailableError
 from schemas.topics import Topic
+from tests.unit.test_pool import Consumer, Gated, message, pooled, turns
 
 ONE, TWO = TopicPartition("topic", 0), TopicPartition("topic", 1)
 PATIENCE = timedelta(seconds=100)
@@ -138,3 +139,21 @@ async def test_it_is_a_stall_exactly_if_the_last_move_is_too_long_ago(moves: lis
         # The first quiet look sees what was committed; patience counts from there.
         is_over = (quiet - 1) * LOOK_SECONDS >= PATIENCE.total_seconds()
         assert (world.watch.stalled == ("main",)) == is_over
+
+
+async def test_a_pool_says_whether_it_has_its_partitions_and_which_of_them_work() -> None:
+    step = Gated()
+    async with pooled(Consumer(), step) as pool:
+        pool.submit(message(0, 0))
+        await turns()
+        await step.end(0, 0, OSError())
+
+        assert pool.is_assigned
+        assert pool.working() == {TWO}
+        await pool.on_partitions_revoked([ONE, TWO])
+
+        assert not pool.is_assigned
+        assert pool.working() == set()
+        await pool.on_partitions_assigned([])
+
+        assert pool.is_assigned
