@@ -24,7 +24,7 @@ def page() -> str:
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             lines.append(f"## {group}\n\n{inspect.getdoc(field.annotation)}\n")
             lines.append("| variable | default | meaning |\n|---|---|---|")
-            notes = _notes(field.annotation)
+            notes = notes_of(field.annotation)
             for name, member in field.annotation.model_fields.items():
                 variable = f"AFTERTURN_{group.upper()}__{name.upper()}"
                 default = _shown(member.get_default(call_default_factory=True))
@@ -35,7 +35,7 @@ def page() -> str:
     return "\n".join(lines)
 
 
-def _notes(model: type[BaseModel]) -> dict[str, str]:
+def notes_of(model: type[BaseModel]) -> dict[str, str]:
     """Return what stands in a string under each field."""
     body = ast.parse(inspect.getsource(model)).body[0]
     assert isinstance(body, ast.ClassDef)
