@@ -149,7 +149,7 @@ MEASURED_AT: Final = Metric(
 BREAKERS: Final = Metric(
     name="afterturn_breakers",
     kind="gauge",
-    meaning="Targets this process serves by the state of their breaker.",
+    meaning="Targets by the state of their breaker.",
     labels={"state": _BREAKER_STATES},
 )
 GUARDS: Final = Metric(
@@ -212,6 +212,9 @@ class Backlog:
     letters: Mapping[FailureClass, int]
     """Those that are dead, by class."""
     oldest_letter_at: datetime | None
+    breakers: Mapping[str, int]
+    """How many targets are in which state."""
+    guards: Mapping[str, int]
 
 
 class Metrics:
@@ -287,16 +290,11 @@ class Metrics:
         self._set(LETTER_AGE, _age(found.oldest_letter_at, found.measured_at))
         for failure_class in FailureClass:
             self._set(LETTERS, found.letters.get(failure_class, 0), failure_class=failure_class)
-
-    def breakers(self, states: Mapping[str, int]) -> None:
-        """Say how many targets are in which state; one that is not named has none."""
-        for state in _BREAKER_STATES:
-            self._set(BREAKERS, states.get(state, 0), state=state)
-
-    def guards(self, states: Mapping[str, int]) -> None:
-        """Say how many guards are in which state; one that is not named has none."""
-        for state in _GUARD_STATES:
-            self._set(GUARDS, states.get(state, 0), state=state)
+        for breaker_state in _BREAKER_STATES:
+            count = found.breakers.get(breaker_state, 0)
+            self._set(BREAKERS, count, state=breaker_state)
+        for guard_state in _GUARD_STATES:
+            self._set(GUARDS, found.guards.get(guard_state, 0), state=guard_state)
 
     def _add(self, metric: Metric, amount: float = 1, **labels: str) -> None:
         try:

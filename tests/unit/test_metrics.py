@@ -59,10 +59,10 @@ def everything(metrics: Metrics) -> None:
             oldest_open_at=NOW - timedelta(seconds=90),
             letters={FailureClass.REFUSED: 4},
             oldest_letter_at=None,
+            breakers={"open": 1},
+            guards={"holding": 2},
         )
     )
-    metrics.breakers({"open": 1})
-    metrics.guards({"holding": 2})
 
 
 def samples(exporter: PrometheusExporter) -> dict[tuple[str, str], float]:
@@ -105,9 +105,15 @@ def test_what_there_is_no_more_of_is_zero_again() -> None:
     metrics = Metrics(exporter)
     everything(metrics)
     metrics.backlog(
-        Backlog(measured_at=NOW, oldest_open_at=None, letters={}, oldest_letter_at=None)
+        Backlog(
+            measured_at=NOW,
+            oldest_open_at=None,
+            letters={},
+            oldest_letter_at=None,
+            breakers={"closed": 1},
+            guards={},
+        )
     )
-    metrics.breakers({"closed": 1})
 
     left = samples(exporter)
     assert ("afterturn_letters", "content.refused") not in left
