@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from uuid import uuid4
 
-import openai
 import typer
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
 from cli.environment import DATA_DIR, AsJson, DataDir, settings_for
 from cli.output import Output
 from cli.running import run
-from pipeline.errors import AfterturnError
-from pipeline.failures import action, classify
+from pipeline.errors import AfterturnError, ConfigurationError
+from pipeline.failures import action
+from pipeline.models.choosing import model_from
 from pipeline.settings import LLMSettings, Settings
 from pipeline.stores.indexes import INDEXES
 from pipeline.stores.mongo import SERVER_NOW_MS, Database, connect, database
@@ -137,13 +137,12 @@ async def _model_problem(llm: LLMSettings) -> str | None:
     """Ask for the list of models, which costs nothing."""
     if not llm.model:
         return "set AFTERTURN_LLM__MODEL"
-    key = llm.api_key.get_secret_value() if llm.api_key else "none"
-    client = openai.AsyncOpenAI(api_key=key, base_url=llm.base_url, max_retries=0, timeout=10)
     try:
-        await client.models.list()
-    except openai.OpenAIError as error:
-        failure = classify(error)
-        return f"{failure.reason} ({failure.failure_class}): {action(failure)}"
+        model = model_from(llm)
+    except ConfigurationError as error:
+        return str(error)
+    try:
+        failure = await model.check()
     finally:
-        await client.close()
-    return None
+        await model.aclose()
+    return failure and f"{failure.reason} ({failure.failure_class}): {action(failure)}"

@@ -12,7 +12,7 @@ import math
 import re
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -29,6 +29,7 @@ from pipeline.errors import (
     RecordingUnavailableError,
 )
 from pipeline.reasons import CLASS_ACTIONS, REASON_ACTIONS, Reason
+from pipeline.unchecked import field_of, list_of, object_of, text_of
 from schemas.failure import Failure, FailureClass
 
 OUR_PACKAGES: Final = frozenset(
@@ -240,8 +241,16 @@ def _blames_the_data(error: BaseException) -> bool:
 
 _CLASSES_BY_CODE: Final[dict[str, tuple[FailureClass, Reason]]] = {
     **dict.fromkeys(
-        ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active"),
+        (
+            *("insufficient_quota", "billing_hard_limit_reached", "billing_not_active"),
+            *("billing_error", "enforced_spend_limit_reached", "contract_spend_limit_reached"),
+            "linked_organization_spend_limit_reached",
+            "linked_organization_billing_unavailable",
+        ),
         (FailureClass.QUOTA, Reason.INSUFFICIENT_QUOTA),
+    ),
+    **dict.fromkeys(
+        ("API_KEY_INVALID", "API_KEY_EXPIRED"), (FailureClass.CREDENTIALS, Reason.HTTP_401)
     ),
     **dict.fromkeys(
         ("model_not_found", "model_not_available", "DeploymentNotFound"),
@@ -260,7 +269,7 @@ _CLASSES_BY_CODE: Final[dict[str, tuple[FailureClass, Reason]]] = {
         (FailureClass.FILTERED, Reason.CONTENT_FILTER),
     ),
 }
-"""What vendors say in `code`, else in `type`, of an error with a 4xx status."""
+"""What vendors say of an error with a 4xx status, in whatever they have for a code."""
 
 _CLASSES_BY_STATUS: Final[dict[int, tuple[FailureClass, Reason]]] = {
     400: (FailureClass.BAD_REQUEST, Reason.HTTP_400),
@@ -284,28 +293,67 @@ _CLASSES_BY_STATUS: Final[dict[int, tuple[FailureClass, Reason]]] = {
 }
 
 _VENDORS: Final = ("openai.", "anthropic.")
+_STATUS_ERRORS: Final = frozenset(
+    {"openai.APIStatusError", "anthropic.APIStatusError", "google.APIError"}
+)
 _SERVER_ERROR: Final = 500
 _OURS_FOR_EVERYONE: Final = frozenset({"model", "temperature", "tools", "tool_choice"})
 """Parameters that are the same in every request: refused for one is refused for all."""
 
 
 def _vendor_status(error: BaseException, now: datetime) -> _Verdict | None:
-    if not _names(error) & {f"{vendor}APIStatusError" for vendor in _VENDORS}:
+    names = _names(error)
+    if not names & _STATUS_ERRORS:
         return None
-    status = getattr(error, "status_code", None)
-    failure_class, reason = _of_status(status if isinstance(status, int) else 0, error)
+    # Google's `code` is the status; what it says more is in the details of the body.
+    is_google = "google.APIError" in names
+    details = _google_details(error) if is_google else []
+    status = getattr(error, "code" if is_google else "status_code", None)
+    codes = (
+        [detail.get("reason") for detail in details] + _google_quotas(details)
+        if is_google
+        else [getattr(error, name, None) for name in ("code", "error_code", "type")]
+    )
+    failure_class, reason = _of_status(status if isinstance(status, int) else 0, codes, error)
     headers: Any = getattr(getattr(error, "response", None), "headers", {})
+    waits = [_retry_after(headers, now), *(_google_delay(detail) for detail in details)]
     return _Verdict(
         failure_class=failure_class,
         reason=reason,
-        retry_after_seconds=_retry_after(headers, now),
+        retry_after_seconds=next((wait for wait in waits if wait is not None), None),
         request_id=token(headers.get("x-request-id")) or token(headers.get("request-id")),
     )
 
 
-def _of_status(status: int, error: BaseException) -> tuple[FailureClass, Reason]:
+def _google_details(error: BaseException) -> list[dict[str, Any]]:
+    """Return the machine-readable details of an error.
+
+    Source: google.rpc.Status and google/rpc/error_details.proto, in JSON.
+    """
+    said = field_of(getattr(error, "details", None), "error")
+    return [object_of(detail) for detail in list_of(field_of(said, "details"))]
+
+
+def _google_quotas(details: list[dict[str, Any]]) -> list[str]:
+    """Return the code of a spent quota for each that is counted by the day."""
+    violations = (
+        violation for detail in details for violation in list_of(detail.get("violations"))
+    )
+    ids = (text_of(field_of(violation, "quotaId")) for violation in violations)
+    return ["insufficient_quota" for quota in ids if "PerDay" in quota]
+
+
+def _google_delay(detail: dict[str, Any]) -> float | None:
+    """Return the delay of a `RetryInfo`, in seconds: a protobuf duration such as `37s`."""
+    delay = detail.get("retryDelay")
+    return _number(delay[:-1]) if isinstance(delay, str) and delay.endswith("s") else None
+
+
+def _of_status(
+    status: int, codes: Sequence[object], error: BaseException
+) -> tuple[FailureClass, Reason]:
     if status < _SERVER_ERROR:
-        for said in (getattr(error, "code", None), getattr(error, "type", None)):
+        for said in codes:
             if isinstance(said, str) and said in _CLASSES_BY_CODE:
                 return _CLASSES_BY_CODE[said]
         if status == 400:  # noqa: PLR2004

@@ -64,7 +64,7 @@ class KafkaSettings(_Group):
 class LLMSettings(_Group):
     """Who reads the conversations."""
 
-    provider: Literal["openai", "openai_compatible"] | None = None
+    provider: Literal["openai", "anthropic", "gemini", "openai_compatible"] | None = None
     """None: no model is configured. `up` and `demo` then start the offline extractor."""
     model: str | None = None
     base_url: str | None = None
@@ -76,6 +76,7 @@ class LLMSettings(_Group):
     max_tokens: int = Field(default=4096, ge=256)
     """The limit of one answer; a truncated one gets one call with twice as much."""
     temperature: float = Field(default=0.0, ge=0.0, le=2.0)
+    """Not sent to Anthropic, whose interface takes none."""
 
 
 class SnapshotSettings(_Group):

@@ -17,17 +17,22 @@ from pydantic import BaseModel, ValidationError
 
 from pipeline import prompting
 from pipeline.clock import SystemClock
+from pipeline.errors import AnswerError
+from pipeline.failures import classify
 from pipeline.models.answers import DefectError, loads
-from pipeline.models.exchange import EXCHANGE, CheckedAnswer, Exchange, Received, Seen, total
+from pipeline.models.exchange import EXCHANGE, Exchange, Memories, Received, Seen, total
 from pipeline.offloading import apart
 from pipeline.ports import Clock, ModelRequest
 from pipeline.reasons import Reason
 from pipeline.redaction import NO_SECRETS, redact_json
 from schemas.extraction import Reply
-from schemas.failure import FailureClass
+from schemas.failure import Failure, FailureClass
 from schemas.turn import Turn
 
-VENDOR_LOGGERS: Final = ("instructor", "openai", "httpx2", "httpcore2")
+VENDOR_LOGGERS: Final = (
+    *("instructor", "openai", "anthropic", "google_genai", "google.genai", "google.auth"),
+    *("httpx2", "httpcore2"),
+)
 
 
 def quiet_vendor_loggers() -> None:
@@ -44,6 +49,8 @@ class Vendor(Protocol):
     """How one vendor is asked. Concurrency: safe for any number of tasks of one event loop."""
 
     provider: instructor.Provider
+    errors: tuple[type[Exception], ...]
+    """What its client raises when there is no answer."""
 
     def parameters(self, *, max_tokens: int, temperature: float) -> dict[str, Any]:
         """Return what a request holds besides messages and model, in the vendor's words."""
@@ -54,6 +61,14 @@ class Vendor(Protocol):
 
         Raises:
             Exception: What the vendor's client raised, as it raised it.
+        """
+        ...
+
+    async def list_models(self) -> None:
+        """Ask which models there are, which costs nothing.
+
+        Raises:
+            Exception: One of `errors`.
         """
         ...
 
@@ -136,8 +151,17 @@ class InstructedModel:
         await asyncio.to_thread(self._load)
 
     def _load(self) -> None:
-        instructor.openai_schema(CheckedAnswer)
+        instructor.openai_schema(Memories)
         self._vendor.load()
+
+    async def check(self) -> Failure | None:
+        """Return why nothing could be asked now; none if the endpoint answers and takes the key."""
+        try:
+            async with asyncio.timeout(self._timeout.total_seconds()):
+                await self._vendor.list_models()
+        except (*self._vendor.errors, AnswerError, TimeoutError) as error:
+            return classify(error)
+        return None
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -156,7 +180,7 @@ class InstructedModel:
         try:
             # A `context` would run every turn through Jinja, so none is given.
             answer = await self._create(
-                response_model=CheckedAnswer,
+                response_model=Memories,
                 max_retries=self._reasks,
                 model=self._model,
                 messages=messages,

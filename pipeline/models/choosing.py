@@ -7,7 +7,8 @@ from pipeline.models.asking import InstructedModel, Vendor
 from pipeline.ports import Clock
 from pipeline.settings import LLMSettings
 
-_KEY_WANTED: Final = frozenset({"openai"})
+_KEY_WANTED: Final = frozenset({"openai", "anthropic", "gemini"})
+PROVIDERS: Final = "openai, anthropic, gemini or openai_compatible"
 
 
 def model_from(settings: LLMSettings, *, clock: Clock | None = None) -> InstructedModel:
@@ -32,7 +33,7 @@ def model_from(settings: LLMSettings, *, clock: Clock | None = None) -> Instruct
 
 def _missing(settings: LLMSettings) -> list[str]:
     if settings.provider is None:
-        return ["AFTERTURN_LLM__PROVIDER to openai or openai_compatible", "AFTERTURN_LLM__MODEL"]
+        return [f"AFTERTURN_LLM__PROVIDER to {PROVIDERS}", "AFTERTURN_LLM__MODEL"]
     missing: list[str] = []
     if not settings.model:
         missing.append("AFTERTURN_LLM__MODEL")
@@ -46,12 +47,31 @@ def _missing(settings: LLMSettings) -> list[str]:
 def _vendor(settings: LLMSettings) -> Vendor:
     # A server of one's own often wants no key, but the client insists on some.
     api_key = settings.api_key.get_secret_value() if settings.api_key else "none"
-    from pipeline.models.openai import OPENAI_URL, OpenAI  # noqa: PLC0415 (takes seconds)
+    # ruff: noqa: PLC0415 (each takes seconds to load, and one is asked)
+    match settings.provider:
+        case "anthropic":
+            from pipeline.models.anthropic import ANTHROPIC_URL, Anthropic
 
-    is_openai = settings.provider == "openai"
-    return OpenAI(
-        base_url=settings.base_url or OPENAI_URL,
-        api_key=api_key,
-        timeout=settings.timeout,
-        limit_parameter="max_completion_tokens" if is_openai else "max_tokens",
-    )
+            return Anthropic(
+                base_url=settings.base_url or ANTHROPIC_URL,
+                api_key=api_key,
+                timeout=settings.timeout,
+            )
+        case "gemini":
+            from pipeline.models.gemini import GEMINI_URL, Gemini
+
+            return Gemini(
+                base_url=settings.base_url or GEMINI_URL,
+                api_key=api_key,
+                timeout=settings.timeout,
+            )
+        case _:
+            from pipeline.models.openai import OPENAI_URL, OpenAI
+
+            is_openai = settings.provider == "openai"
+            return OpenAI(
+                base_url=settings.base_url or OPENAI_URL,
+                api_key=api_key,
+                timeout=settings.timeout,
+                limit_parameter="max_completion_tokens" if is_openai else "max_tokens",
+            )

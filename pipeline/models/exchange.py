@@ -8,7 +8,7 @@ warns about every value of an unforeseen type, and quotes it.
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self
 
 import instructor
 from instructor.core.exceptions import ResponseParsingError
@@ -141,12 +141,12 @@ EXCHANGE: Final[ContextVar[Exchange]] = ContextVar("exchange")
 """The exchange of the running task: instructor's parsers pass nothing of ours along."""
 
 
-class CheckedAnswer(Answer, instructor.ResponseSchema):
-    """An answer that refuses what its parser would not see.
+class Memories(Answer, instructor.ResponseSchema):
+    """What is worth keeping of the turns, by kind, and a summary of them."""
 
-    It reads the exchange, whatever instructor hands over: that went through a library's own
-    parser. It is made once: instructor would derive a class and its schema anew for every call.
-    """
+    # Name and docstring are what a model is told of the function. An instance is read from the
+    # exchange, whatever instructor hands over: that went through a library's own parser. The class
+    # is made once: instructor would derive one and its schema anew for every call.
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **_options: Any) -> Self:
@@ -172,26 +172,3 @@ class CheckedAnswer(Answer, instructor.ResponseSchema):
         except ValidationError:
             exchange.defect = Reason.WRONG_SHAPE
             raise
-
-
-# --- reading JSON that nobody has checked --------------------------------------------------------
-
-
-def field_of(value: object, name: str) -> Any:
-    """Return a field of what should be an object; none if it is not there."""
-    return object_of(value).get(name)
-
-
-def object_of(value: object) -> dict[str, Any]:
-    """Return what should be an object; an empty one if it is none."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def list_of(value: object) -> list[Any]:
-    """Return what should be a list; an empty one if it is none."""
-    return cast("list[Any]", value) if isinstance(value, list) else []
-
-
-def text_of(value: object) -> str:
-    """Return what should be a text; an empty one if it is none."""
-    return value if isinstance(value, str) else ""

@@ -14,9 +14,10 @@ from openai.types.chat import (
 )
 from openai.types.chat.chat_completion import Choice
 
-from pipeline.models.exchange import Call, Received, Seen, field_of, list_of, object_of, text_of
+from pipeline.models.exchange import Call, Received, Seen
 from pipeline.models.http import BoundedClient
 from pipeline.reasons import Reason
+from pipeline.unchecked import field_of, list_of, object_of, text_of
 from schemas.failure import FailureClass
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
@@ -32,6 +33,7 @@ class OpenAI:
     """How OpenAI's chat completions are asked for. Implements the port `Vendor`."""
 
     provider = instructor.Provider.OPENAI
+    errors: tuple[type[Exception], ...] = (openai.OpenAIError,)
 
     def __init__(
         self, *, base_url: str, api_key: str, timeout: timedelta, limit_parameter: str
@@ -66,6 +68,14 @@ class OpenAI:
         create = cast("Any", self._client.chat.completions.with_raw_response).create
         raw = await create(**request)
         return Received(body=raw.content, request_id=raw.headers.get("x-request-id"))
+
+    async def list_models(self) -> None:
+        """Ask which models there are.
+
+        Raises:
+            openai.OpenAIError: There is no answer.
+        """
+        await cast("Any", self._client.models.with_raw_response).list()
 
     def read(self, completion: object) -> Seen:
         """Return what a chat completion says. Pure and total."""
