@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Final, cast
 
 import structlog
-from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 from faststream import AckPolicy, FastStream
 from faststream.kafka import KafkaBroker
@@ -62,8 +61,8 @@ class Subscription:
     concurrency: int
     is_serial_by_key: bool = False
     due: DueTimes | None = None
-    on_assigned: Callable[[TopicPartition], None] = lambda _partition: None
-    """Told of each partition it is given."""
+    isolation: Isolation | None = None
+    """What its steps run in, if they do."""
 
 
 class ConsumerApp:
@@ -241,7 +240,7 @@ class ConsumerApp:
             consumer=partial(self._consumer, subscription.name),
             due=subscription.due,
             metrics=self._metrics,
-            on_assigned=subscription.on_assigned,
+            isolation=subscription.isolation,
         )
 
 
@@ -257,7 +256,7 @@ def snapshot_app(settings: Settings, step: Isolation, metrics: Metrics = NO_METR
                 step=step,
                 concurrency=SNAPSHOT_CONCURRENCY,
                 is_serial_by_key=True,
-                on_assigned=step.assigned,
+                isolation=step,
             )
         ],
         metrics,
@@ -284,7 +283,7 @@ def extraction_app(
                 topics=(SNAPSHOT_READY, SNAPSHOT_REPLAY),
                 step=step,
                 concurrency=concurrency,
-                on_assigned=step.assigned,
+                isolation=step,
             ),
             retry_subscription(
                 "extraction.retry",
@@ -293,7 +292,7 @@ def extraction_app(
                 tiers=tiers,
                 server_time=server_time,
                 concurrency=concurrency,
-                on_assigned=step.assigned,
+                isolation=step,
             ),
         ],
         metrics,
@@ -308,7 +307,7 @@ def retry_subscription(
     tiers: Sequence[RetryTier],
     server_time: ServerTime,
     concurrency: int,
-    on_assigned: Callable[[TopicPartition], None] = lambda _partition: None,
+    isolation: Isolation | None = None,
 ) -> Subscription:
     """Return the one subscriber over all retry tiers of a stage."""
     return Subscription(
@@ -318,7 +317,7 @@ def retry_subscription(
         step=step,
         concurrency=concurrency,
         due=DueTimes(tiers, server_time),
-        on_assigned=on_assigned,
+        isolation=isolation,
     )
 
 

@@ -91,6 +91,11 @@ class Isolation:
         self._fresh[partition] = FRESH
         self._assignments += 1
 
+    @property
+    def moves(self) -> int:
+        """How often something ended in this process while others were held up for it, ever."""
+        return self._room.moves
+
     async def __call__(self, message: IncomingMessage) -> None:
         """Run a message, together with others or alone, or see to it that it is a letter.
 

@@ -21,6 +21,7 @@ from aiokafka.abc import ConsumerRebalanceListener
 
 from consumers.commits import COMMIT_INTERVAL, Commits, PartitionConsumer, Progress
 from consumers.due import DueTimes
+from consumers.isolation import Isolation
 from pipeline.clock import SystemClock
 from pipeline.gating import HeldError
 from pipeline.metrics import NO_METRICS, Metrics
@@ -121,10 +122,10 @@ class Pool(ConsumerRebalanceListener):
         due: DueTimes | None = None,
         clock: Clock | None = None,
         metrics: Metrics = NO_METRICS,
-        on_assigned: Callable[[TopicPartition], None] = lambda _partition: None,
+        isolation: Isolation | None = None,
     ) -> None:
         self.name = name
-        self._on_assigned = on_assigned
+        self._isolation = isolation
         self._metrics = metrics
         self._step = step
         self._limits = limits
@@ -146,8 +147,7 @@ class Pool(ConsumerRebalanceListener):
         self._committing: asyncio.Task[None] | None = None
         self.last_progress_at: datetime | None = None
         """When a step last returned, or a partition was last given."""
-        self.progress = 0
-        """How many steps have returned, ever."""
+        self._returned = 0
         self.is_assigned = False
         """Whether it was given its partitions, be it none, since they were last taken."""
 
@@ -261,7 +261,7 @@ class Pool(ConsumerRebalanceListener):
 
     def _complete(self, work: _Work) -> None:
         work.lane.held.discard(work)
-        self.progress += 1
+        self._returned += 1
         self.last_progress_at = self._clock.now()
         if work.lane.is_gone:
             log.info("late_completion_ignored", **_where(work))
@@ -325,7 +325,8 @@ class Pool(ConsumerRebalanceListener):
                 self._lanes[partition].close()
                 self._lanes[partition].is_gone = True
             self._lanes[partition] = _Lane(Progress(partition))
-            self._on_assigned(partition)
+            if self._isolation is not None:
+                self._isolation.assigned(partition)
         self.is_assigned = True
         self.last_progress_at = self._clock.now()
         self._turn()
@@ -387,6 +388,11 @@ class Pool(ConsumerRebalanceListener):
     def commit_failures(self) -> int:
         """How many commits Kafka did not take."""
         return self._commits.failures
+
+    @property
+    def progress(self) -> int:
+        """How many steps have returned, ever, here or elsewhere while these had to wait for it."""
+        return self._returned + (0 if self._isolation is None else self._isolation.moves)
 
     def working(self) -> set[TopicPartition]:
         """Return the partitions that neither rest nor wait for something to be due."""

@@ -1,11 +1,13 @@
 """What runs together, what runs alone, and what a count says after each."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 from structlog.testing import capture_logs
 
 from consumers.isolation import FRESH, LONGEST_SUBJECT, Isolation
+from consumers.pool import Pool, PoolLimits
 from consumers.room import Room
 from pipeline.crash_loops import BURIALS, CRASHES, SET_ASIDE, SuspectError
 from pipeline.stores.in_memory import MemoryDeliveries
@@ -301,6 +303,65 @@ async def test_what_names_nothing_is_counted_by_its_place(world: World, key: byt
     await running
 
     assert counted == {"topic/0/7"}
+
+
+async def test_who_waits_for_others_to_be_alone_waits_for_one_of_them_only(world: World) -> None:
+    for offset in (1, 2):
+        await world.died(offset, 1)
+    world.isolation.assigned(PARTITION)
+    tasks = [world.begin(offset) for offset in range(4)]
+    await turns()
+    ended: list[int] = []
+    while len(ended) < len(tasks):
+        running = [offset for offset in world.step.begun if offset not in ended]
+        for offset in running:
+            world.step.gates[offset].set()
+        ended += running
+        await turns()
+    await asyncio.gather(*tasks)
+
+    assert world.step.begun == [0, 1, 3, 2]
+
+
+async def test_who_is_held_up_sees_that_something_moves_and_nothing_otherwise(
+    world: World,
+) -> None:
+    seen: list[int] = []
+    async with world.room.together():
+        pass
+    seen.append(world.isolation.moves)
+    async with world.room.together():
+        alone = asyncio.create_task(_be(world.room))
+        await turns()
+    seen.append(world.isolation.moves)
+    await alone
+    seen.append(world.isolation.moves)
+
+    assert seen == [0, 1, 2]
+
+
+async def test_a_pool_tells_of_its_partitions_and_is_not_stuck_while_it_is_held_up(
+    world: World,
+) -> None:
+    limits = PoolLimits(
+        concurrency=1,
+        drain_timeout=timedelta(seconds=1),
+        commit_timeout=timedelta(seconds=1),
+    )
+    pool = Pool(world.isolation, limits, name="p", consumer=lambda: None, isolation=world.isolation)
+    await pool.on_partitions_assigned([PARTITION])
+    await world.isolation(message(0))
+    counted = world.deliveries.writes
+    before = pool.progress
+    await _be(world.room)
+
+    assert counted == 2
+    assert (before, pool.progress) == (0, 1)
+
+
+async def _be(room: Room) -> None:
+    async with room.alone():
+        pass
 
 
 @pytest.mark.parametrize("is_let_in", [False, True])
