@@ -22,7 +22,7 @@ from pipeline.errors import (
 from pipeline.recording import accept_identity
 from producers.occurrences import Occurrences
 from producers.recording import Recorded, Recorder
-from producers.transcripts import Line, Said, lines_of, said_in, undeclared
+from producers.transcripts import Line, Said, lines_of, said_in
 from schemas.identity import DEFAULT_PROJECT, SessionIdentity
 
 WORKERS: Final = 16
@@ -44,7 +44,12 @@ class LineProblem:
 
     line: int
     field: str
+    """`line` where it is about the line as a whole."""
     rule: str
+
+    def __str__(self) -> str:
+        where = f"line {self.line}" if self.field == "line" else f"line {self.line}: {self.field}"
+        return f"{where} {self.rule}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,10 +173,6 @@ class _Import:
             said = said_in(line, project_id=project_id)
         except InvalidInputError as error:
             self._refuse(line.number, error.problems)
-            return
-        if undeclared(said):
-            rule = "has a field that nobody declared"
-            self._refuse(line.number, (Problem(field="line", rule=rule),))
             return
         key = said.key(self._occurrences.count(said.digest()))
         item = _Item(line=line.number, said=said, key=key)

@@ -1,5 +1,6 @@
 """Reading a transcript: JSON lines, one turn each, however broken single lines are."""
 
+import codecs
 import hashlib
 import json
 from collections.abc import Iterator
@@ -27,7 +28,13 @@ TURN_FIELDS: Final = frozenset(
     }
 )
 """What a line may say beside `session_id` and `user_id`."""
+SAMPLE_BYTES: Final = 64 * 1024
+"""How much of a file tells whether it is text."""
 
+_WHOSE: Final = ("user_id", "session_id")
+_ALLOWED: Final = ", ".join(
+    (*_WHOSE, "role", "content", *sorted(TURN_FIELDS - {"role", "content"}))
+)
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -89,6 +96,24 @@ def lines_of(path: Path) -> Iterator[Line]:
                 yield Line(number=number, data=stripped, end=end)
 
 
+def is_text(path: Path) -> bool:
+    """Return whether a file may hold a transcript: it begins as UTF-8, or a line of it is good.
+
+    Raises:
+        OSError: It can't be read.
+    """
+    with path.open("rb") as file:
+        sample = file.read(SAMPLE_BYTES)
+    try:
+        # Not final, since the sample may end within a character.
+        codecs.getincrementaldecoder("utf-8")().decode(sample)
+    except UnicodeDecodeError:
+        is_utf8 = False
+    else:
+        is_utf8 = b"\0" not in sample
+    return is_utf8 or any(_is_object(line) for line in sample.splitlines())
+
+
 def said_in(line: Line, *, project_id: str) -> Said:
     """Return what a line says.
 
@@ -96,11 +121,13 @@ def said_in(line: Line, *, project_id: str) -> Said:
         InvalidInputError: It says nothing that could be anybody's turn.
     """
     fields = _object(line)
+    required = (*_WHOSE, "role", *(() if fields.get("tool_calls") else ("content",)))
+    if missing := [name for name in required if name not in fields]:
+        raise InvalidInputError(tuple(Problem(field=name, rule="is missing") for name in missing))
+    if not fields.keys() <= {*_WHOSE, *TURN_FIELDS}:
+        raise _invalid(f"has a field that no line may have; allowed are {_ALLOWED}")
     whose = accept_identity(
-        {
-            "project_id": project_id,
-            **{name: fields.pop(name) for name in ("user_id", "session_id") if name in fields},
-        }
+        {"project_id": project_id, **{name: fields.pop(name) for name in _WHOSE}}
     )
     return Said(whose=whose, fields=fields)
 
@@ -109,9 +136,11 @@ def _object(line: Line) -> dict[str, Any]:
     if line.data is None:
         raise _invalid(f"must be at most {LINE_BYTES} bytes")
     try:
-        parsed = json.loads(line.data.decode("utf-8"))
+        parsed = json.loads(line.data.decode("utf-8"), object_pairs_hook=_distinct)
     except UnicodeDecodeError:
         rule = "must be UTF-8"
+    except _SameKeyError:
+        rule = "must have no key twice"
     except (ValueError, RecursionError):
         rule = "must be JSON"
     else:
@@ -121,9 +150,22 @@ def _object(line: Line) -> dict[str, Any]:
     raise _invalid(rule)
 
 
-def undeclared(said: Said) -> bool:
-    """Return whether a line has a field that no line may have."""
-    return not said.fields.keys() <= TURN_FIELDS
+class _SameKeyError(Exception):
+    """An object has a key twice; it never leaves this module."""
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise _SameKeyError
+    return made
+
+
+def _is_object(data: bytes) -> bool:
+    try:
+        return isinstance(json.loads(data.decode("utf-8")), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _invalid(rule: str) -> InvalidInputError:

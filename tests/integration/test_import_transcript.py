@@ -23,6 +23,10 @@ from schemas.turn import Turn
 from tests import builders
 
 IDS = OpaqueIds(b"k" * 32)
+UNKNOWN_FIELD = (
+    "has a field that no line may have; allowed are user_id, session_id, role, content, created_at,"
+    " is_error, metadata, model_name, tool_call_id, tool_calls, tool_name"
+)
 
 
 class Nowhere:
@@ -86,7 +90,7 @@ async def test_good_lines_become_turns_and_bad_ones_are_named(db: Database, tmp_
     assert [(each.line, each.field, each.rule) for each in report.problems] == [
         (3, "line", "must be JSON"),
         (4, "role", "must be one of 'user', 'assistant', 'tool' or 'system'"),
-        (9, "line", "has a field that nobody declared"),
+        (9, "line", UNKNOWN_FIELD),
         (10, "created_at", "must say its offset from UTC"),
     ]
     assert "hunter2" not in repr(report)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from pipeline.errors import InvalidInputError
-from producers.transcripts import LINE_BYTES, Line, lines_of, said_in
+from producers.importing import LineProblem
+from producers.transcripts import LINE_BYTES, SAMPLE_BYTES, Line, is_text, lines_of, said_in
 
 SECRET = "hunter2"
 
@@ -57,6 +58,8 @@ def test_a_line_that_is_too_long_is_passed_over_and_the_next_one_read(tmp_path: 
         (b"[" * 100_000, "must be JSON"),
         (b'["hunter2"]', "must be a JSON object"),
         (b"null", "must be a JSON object"),
+        (b'{"role": "user", "role": "system"}', "must have no key twice"),
+        (b'{"metadata": {"hunter2": 1, "hunter2": 2}}', "must have no key twice"),
     ],
 )
 def test_a_line_that_is_no_object_is_refused_without_a_word_of_it(
@@ -67,6 +70,68 @@ def test_a_line_that_is_no_object_is_refused_without_a_word_of_it(
 
     assert [(each.field, each.rule) for each in caught.value.problems] == [("line", rule)]
     assert caught.value.__context__ is None
+
+
+def test_a_line_names_every_field_it_lacks() -> None:
+    def lacks(document: dict[str, Any]) -> list[tuple[str, str]]:
+        with pytest.raises(InvalidInputError) as caught:
+            said_in(Line(number=1, data=json.dumps(document).encode(), end=0), project_id="p")
+        return [(each.field, each.rule) for each in caught.value.problems]
+
+    whose = {"session_id": "s", "user_id": "u"}
+
+    assert lacks(whose | {"role": "user"}) == [("content", "is missing")]
+    assert lacks({}) == [
+        (name, "is missing") for name in ("user_id", "session_id", "role", "content")
+    ]
+
+
+def test_an_assistant_that_calls_a_tool_may_say_nothing() -> None:
+    data = b'{"session_id": "s", "user_id": "u", "role": "assistant", "tool_calls": [{}]}'
+
+    said = said_in(Line(number=1, data=data, end=0), project_id="p")
+
+    assert "content" not in said.fields
+
+
+def test_a_field_that_no_line_may_have_is_not_repeated_and_those_it_may_have_are() -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        said_in(line(hunter2="x"), project_id="p")
+
+    (problem,) = caught.value.problems
+    assert SECRET not in problem.rule
+    assert all(name in problem.rule for name in ("user_id", "content", "tool_calls", "created_at"))
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", True),
+        (b"no json", True),
+        ("{}\n".encode("utf-16"), False),
+        ("{}\n".encode("utf-16-le"), False),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", False),
+        (b"\x1f\x8b\x08\xff" * 100, False),
+        ('"é"\n'.encode("latin-1") * 3, False),
+        ('{"a": "é"}\n'.encode("latin-1") + b'{"a": 1}\n', True),
+        (b"a\0b\n{}\n", True),
+        (b"x" * (SAMPLE_BYTES - 1) + "é".encode(), True),
+    ],
+)
+def test_what_is_no_text_is_told_from_text_with_a_bad_line(
+    data: bytes, expected: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    path.write_bytes(data)
+
+    assert is_text(path) is expected
+
+
+def test_a_problem_says_its_place_once() -> None:
+    whole = LineProblem(line=5, field="line", rule="must be JSON")
+
+    assert str(whole) == "line 5 must be JSON"
+    assert str(LineProblem(line=4, field="role", rule="is missing")) == "line 4: role is missing"
 
 
 @pytest.mark.parametrize("field", ["session_id", "user_id"])
