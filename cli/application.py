@@ -1,50 +1,90 @@
-"""All commands, and what a command's failure looks like."""
+"""All commands, and what a command's failure looks like.
 
-import signal
+A command's module is imported when it is called: together they need seconds to import.
+"""
+
 import sys
-from typing import NoReturn
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final, NoReturn
 
 import typer
-from pymongo.errors import ConfigurationError as MongoConfigurationError
-from pymongo.errors import InvalidName, InvalidURI, PyMongoError
 
-from cli import bench, checking, demonstrating, doctoring, importing, serving, status
-from compose.errors import ServiceError
-from pipeline.errors import AfterturnError
+from cli.output import failed
 
-application = typer.Typer(
-    name="afterturn",
-    help="A self-hosted memory server for AI agents.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-for module in (demonstrating, serving, importing, checking, doctoring, status, bench):
-    module.register(application)
+PROGRAM: Final = "./afterturn"
+COMMANDS: Final = {
+    "demo": ("demonstrating", "Record a conversation and watch it become memory."),
+    "up": ("serving", "Run the whole system on embedded services until it is interrupted."),
+    "run": ("serving", "Run one process of a real deployment until it is told to end."),
+    "import": ("importing", "Record a transcript; again, it adds what is new."),
+    "topics": ("checking", "The Kafka topics."),
+    "indexes": ("checking", "The MongoDB indexes."),
+    "audit": ("checking", "Check the laws on every session and slot."),
+    "doctor": ("doctoring", "Look at MongoDB, Kafka and the model; say how to mend what is wrong."),
+    "status": ("status", "Show what waits, where, since when, and what was set aside."),
+    "resume": ("resuming", "Let go on what a breaker or a mass guard holds back."),
+    "bench": ("bench", "Measure a figure beside its yardstick."),
+}
+"""By name: which module has it, and what the list of commands says of it."""
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Run a command; a failure we know is one line that says what to do, and exit code 1."""
-    # A shell that starts us in the background has us ignore it, and nobody could end us in order.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    arguments = sys.argv[1:]
+    code: int | None
     try:
-        application()
-    except (AfterturnError, ServiceError) as error:
-        _fail(str(error))
-    except (InvalidName, InvalidURI, MongoConfigurationError) as error:
-        _fail(
-            f"MongoDB can't be addressed like this ({type(error).__name__}): correct"
-            " AFTERTURN_MONGO__URI or AFTERTURN_MONGO__DATABASE"
-        )
-    except PyMongoError as error:
-        _fail(
-            f"MongoDB does not answer ({type(error).__name__}). Is it running, and does"
-            " AFTERTURN_MONGO__URI name it? `./afterturn doctor` tells more."
-        )
-    except OSError as error:
-        _fail(f"{error.filename or 'the system'}: {error.strerror or type(error).__name__}")
+        code = _application(arguments)(arguments, prog_name=PROGRAM, standalone_mode=False)
+    except typer.TyperException as error:
+        code = 2
+        if message := error.format_message():
+            failed(f"{message} `{_called(arguments)} --help` tells what it takes.")
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except _known_failures() as error:
+        code = 1
+        failed(_message_of(error))
+    sys.exit(code or 0)
 
 
-def _fail(message: str) -> NoReturn:
-    print(f"afterturn: {message}", file=sys.stderr)
-    sys.exit(1)
+def _application(arguments: Sequence[str]) -> typer.Typer:
+    """Return all commands, of which the one that is called can be."""
+    application = typer.Typer(
+        name="afterturn",
+        help="A self-hosted memory server for AI agents.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    called, _ = COMMANDS.get(_command(arguments), (None, ""))
+    if called is not None:
+        import_module(f"cli.{called}").register(application)
+    for name, (module, line) in COMMANDS.items():
+        if module != called:
+            application.command(name, help=line)(_not_called)
+    return application
+
+
+def _not_called() -> None:
+    """Stand for a command in the list of them."""
+
+
+def _command(arguments: Sequence[str]) -> str:
+    return next((word for word in arguments if not word.startswith("-")), "")
+
+
+def _called(arguments: Sequence[str]) -> str:
+    command = _command(arguments)
+    return f"{PROGRAM} {command}" if command in COMMANDS else PROGRAM
+
+
+def _known_failures() -> tuple[type[Exception], ...]:
+    from cli.failing import KNOWN  # noqa: PLC0415 (not needed where nothing fails)
+
+    return KNOWN
+
+
+def _message_of(error: Exception) -> str:
+    from cli.failing import message_of  # noqa: PLC0415 (the same)
+
+    return message_of(error)

@@ -29,8 +29,21 @@ def register(application: typer.Typer) -> None:
     application.command("bench")(bench)
 
 
-def bench(name: Annotated[Name, typer.Argument()], *, as_json: AsJson = False) -> None:
-    """Measure a figure on embedded services, or on the servers the environment names."""
+def bench(
+    name: Annotated[Name, typer.Argument(help="Which figure.", show_choices=True)],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a figure on embedded services, or on the servers the environment names.
+
+    record: a turn as we record it, beside one bare insert of the same document.
+
+    extraction: snapshots a second, beside the same calls of a model in a bare loop.
+
+    cpu: our CPU time a snapshot, beside the same commands sent bare.
+
+    latency: from the last turn of a full snapshot to its records, less the model's time.
+    """
     run(_bench(name, Output(as_json=as_json)))
 
 

@@ -1,18 +1,18 @@
 """`topics apply`, `indexes apply`, `audit`: make what is missing, check the laws."""
 
+from pathlib import Path
 from typing import Any
 
 import typer
 
+from cli.connecting import connected
 from cli.environment import DATA_DIR, AsJson, DataDir, settings_for
-from cli.output import Output
+from cli.output import Output, counted
 from cli.running import run
-from consumers.wiring import installation
 from pipeline.auditing import Audit
 from pipeline.settings import Settings
 from pipeline.stores.audit_reads import MongoAuditReads
 from pipeline.stores.indexes import apply_indexes
-from pipeline.stores.mongo import connect, database
 from producers.topics import apply_topics
 
 
@@ -34,17 +34,17 @@ def topics_apply(*, data_dir: DataDir = DATA_DIR, as_json: AsJson = False) -> No
 
 def indexes_apply(*, data_dir: DataDir = DATA_DIR, as_json: AsJson = False) -> None:
     """Create the indexes that are missing."""
-    run(_indexes_apply(settings_for(data_dir), Output(as_json=as_json)))
+    run(_indexes_apply(settings_for(data_dir), data_dir, Output(as_json=as_json)))
 
 
 def audit(*, data_dir: DataDir = DATA_DIR, as_json: AsJson = False) -> None:
     """Check the laws on every session and slot; exit with 1 if one is broken."""
-    run(_audit(settings_for(data_dir), Output(as_json=as_json)))
+    run(_audit(settings_for(data_dir), data_dir, Output(as_json=as_json)))
 
 
 async def _topics_apply(settings: Settings, output: Output) -> int:
     report = await apply_topics(settings.kafka)
-    output.say(f"{len(report.created)} topics created, {len(report.existing)} were there")
+    output.say(f"{counted(len(report.created), 'topic')} created, {len(report.existing)} existed")
     for problem in report.problems:
         output.say(f"  {problem}")
     output.result(
@@ -52,24 +52,22 @@ async def _topics_apply(settings: Settings, output: Output) -> int:
             "created": list(report.created),
             "existing": list(report.existing),
             "problems": list(report.problems),
-        }
+        },
+        error=f"{counted(len(report.problems), 'problem')} to mend" if report.problems else None,
     )
     return 1 if report.problems else 0
 
 
-async def _indexes_apply(settings: Settings, output: Output) -> int:
-    client = connect(settings.mongo)
-    try:
-        names = await apply_indexes(database(client, settings.mongo))
-    finally:
-        await client.close()
+async def _indexes_apply(settings: Settings, data_dir: Path, output: Output) -> int:
+    async with connected(settings, data_dir) as parts:
+        names = await apply_indexes(parts.database)
     output.say(f"{len(names)} indexes are there")
     output.result({"indexes": names})
     return 0
 
 
-async def _audit(settings: Settings, output: Output) -> int:
-    async with installation(settings) as parts:
+async def _audit(settings: Settings, data_dir: Path, output: Output) -> int:
+    async with connected(settings, data_dir) as parts:
         reads = MongoAuditReads(
             parts.database,
             sessions=parts.sessions,
@@ -80,14 +78,14 @@ async def _audit(settings: Settings, output: Output) -> int:
         )
 
         def progress(sessions: int, slots: int) -> None:
-            output.progress(f"{sessions} sessions, {slots} records checked")
+            output.progress(f"{counted(sessions, 'session')}, {counted(slots, 'record')} checked")
 
         report = await Audit(reads, parts.ids).run(progress)
     output.progress_ends()
     outcomes = dict(sorted(report.outcomes.items()))
     output.say(
-        f"{report.turns} turns: {report.in_snapshots} in snapshots, {report.open} open;"
-        f" {report.records} records"
+        f"{counted(report.turns, 'turn')}: {report.in_snapshots} in snapshots, {report.open} open;"
+        f" {counted(report.records, 'record')}"
     )
     output.say("outcomes: " + (", ".join(f"{n} {what}" for what, n in outcomes.items()) or "none"))
     for violation in report.violations:
@@ -104,5 +102,6 @@ async def _audit(settings: Settings, output: Output) -> int:
             for one in report.violations
         ],
     }
-    output.result(result)
+    broken = counted(len(report.violations), "violation")
+    output.result(result, error=f"{broken} of the laws" if report.violations else None)
     return 1 if report.violations else 0

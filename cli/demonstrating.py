@@ -7,32 +7,34 @@ where it stopped, and one that came to its end begins anew the next time.
 import asyncio
 import hashlib
 import json
+import shlex
 import shutil
 import time
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
 from cli.environment import DATA_DIR, AsJson, DataDir, configured
-from cli.output import Output
+from cli.importing import check_transcript, error_of, say_problems
+from cli.output import Output, counted
 from cli.running import run
 from cli.system import embedded_system
-from cli.watching import Tally, Watch
+from cli.watching import CLOSED, LEGEND, Tally, Watch
 from compose.demo_conversation import demo_truth, demo_turns
 from consumers.wiring import Installation, recorder
-from pipeline.errors import ConfigurationError
 from pipeline.logs import configure_logs
-from pipeline.retrieving import context_block, memories_of, rank
+from pipeline.retrieving import context_block, memories_of, rank, text_of
 from pipeline.tokens import count
-from producers.importing import import_transcript
+from producers.importing import ImportReport, import_transcript
 from schemas.identity import DEFAULT_PROJECT
-from schemas.record import RunState
+from schemas.turn import Role
 
 LOOK_SECONDS: Final = 0.25
 STALLED_SECONDS: Final = 120.0
 """Without any change for so long, the demo ends and says what it waits for."""
-CONTEXT_TOKENS: Final = 400
+CONTEXT_TOKENS: Final = 120
+"""Less than all that is remembered takes, so that one sees what ranking does."""
 _FINISHED: Final = "finished"
 _TRANSCRIPT: Final = "transcript.jsonl"
 
@@ -52,11 +54,11 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Record a conversation; show turns, snapshots, model calls and records as they happen."""
-    if file is not None and not file.is_file():
-        raise ConfigurationError(f"{file} is no file: name a transcript in JSON lines")
+    if file is not None:
+        check_transcript(file)
     output = Output(as_json=as_json)
     transcript = file.read_bytes() if file else _shipped()
-    questions = _asked_in(transcript) if file else _shipped_questions()
+    questions = None if file else _shipped_questions()
     run(_demo(_place(transcript, data_dir, output), questions, output))
 
 
@@ -68,29 +70,48 @@ def _place(transcript: bytes, data_dir: Path, output: Output) -> Path:
     elif place.exists():
         output.say("An earlier run of this demo was interrupted; it goes on where it stopped.")
     place.mkdir(parents=True, exist_ok=True)
-    (place / _TRANSCRIPT).write_bytes(transcript)
+    # What people said is for nobody else on this machine to read.
+    place.chmod(0o700)
+    copy = place / _TRANSCRIPT
+    copy.touch(mode=0o600)
+    copy.write_bytes(transcript)
     return place
 
 
-async def _demo(place: Path, questions: dict[str, str], output: Output) -> int:
+async def _demo(place: Path, questions: dict[str, str] | None, output: Output) -> int:
+    """Show it, and for each user a question: those given, else what the users asked themselves."""
     began = time.monotonic()
     configure_logs("error")
     async with embedded_system(place, configured(), output) as parts:
+        for word, meaning in LEGEND:
+            output.say(f"  {word:<9} = {meaning}")
+        output.say()
         watch = Watch(parts, output)
         recording = asyncio.create_task(_record(parts, place / _TRANSCRIPT, output))
         tally = await _watch(watch, recording)
-        is_done = tally.open_turns == 0 and tally.pending == 0
-        await _show(parts, questions, output)
-    if is_done:
+        report = await recording
+        await _show(parts, await _asked(parts) if questions is None else questions, output)
+    error = error_of(report)
+    if tally.open_turns == 0 and tally.pending == 0:
         (place / _FINISHED).touch()
     else:
-        waits = ", ".join(f"{n} × {what}" for what, n in tally.waiting.items()) or "nothing known"
-        output.say(
-            f"{tally.pending} snapshots wait ({waits}). What was recorded is safe: mend the cause"
-            " (`./afterturn doctor` tells more) and run the demo again, it goes on from here."
-        )
-    _end(tally, time.monotonic() - began, output)
-    return 0 if is_done else 1
+        error = f"{_waiting(tally)}; run the demo again, it goes on from here"
+    _end(tally, time.monotonic() - began, error, output)
+    output.say(
+        f"All of it is in {place}; `rm -r {shlex.quote(str(place))}` removes it."
+        if error is None
+        else f"What was recorded is in {place}. Not well: {error}."
+    )
+    return 0 if error is None else 1
+
+
+def _waiting(tally: Tally) -> str:
+    reasons = ", ".join(f"{n} × {what}" for what, n in tally.waiting.items()) or "no reason known"
+    open_turns = f"{counted(tally.open_turns, 'turn')} in no snapshot yet, "
+    return (
+        f"{open_turns if tally.open_turns else ''}{counted(tally.pending, 'snapshot')} waiting"
+        f" ({reasons}): `./afterturn doctor` tells more; what was recorded is safe"
+    )
 
 
 def _shipped() -> bytes:
@@ -113,19 +134,22 @@ def _shipped() -> bytes:
 def _shipped_questions() -> dict[str, str]:
     truth = demo_truth()
     return {
-        truth.english_user_id: "Which drinks does the user like, and where does the user live?",
+        truth.english_user_id: (
+            "Maya comes for dinner: is she allergic to anything, does she eat meat, and which tea"
+            " does she like?"
+        ),
         truth.chinese_user_id: "用户喜欢喝什么，对什么过敏？",
     }
 
 
-async def _record(parts: Installation, path: Path, output: Output) -> None:
+async def _record(parts: Installation, path: Path, output: Output) -> ImportReport:
     async with recorder(parts) as recording:
         report = await import_transcript(path, recording, close=True)
-    for problem in report.problems:
-        output.say(f"  line {problem.line}: {problem.field}: {problem.rule}")
+    say_problems(report, output)
+    return report
 
 
-async def _watch(watch: Watch, recording: asyncio.Task[None]) -> Tally:
+async def _watch(watch: Watch, recording: asyncio.Task[ImportReport]) -> Tally:
     """Look until everything is settled, or nothing has changed for long."""
     tally = await watch.look()
     changed_at = time.monotonic()
@@ -147,20 +171,17 @@ async def _watch(watch: Watch, recording: asyncio.Task[None]) -> Tally:
             raise asyncio.CancelledError
 
 
-def _asked_in(transcript: bytes) -> dict[str, str]:
-    """Return each user's last question, or last words where none was asked."""
+async def _asked(parts: Installation) -> dict[str, str]:
+    """Return each user's last question, or last words where none was asked, of recorded turns."""
     last: dict[str, str] = {}
     asked: dict[str, str] = {}
-    for line in transcript.decode(errors="replace").splitlines():
-        try:
-            turn: Any = json.loads(line)
-            user, content, role = turn["user_id"], turn["content"], turn["role"]
-        except (ValueError, TypeError, KeyError):
-            continue
-        if role == "user" and isinstance(user, str) and isinstance(content, str):
-            last[user] = content
-            if content.rstrip().endswith(("?", "？")):
-                asked[user] = content
+    fields = {"identity.user_id": 1, "content": 1}
+    cursor = parts.database["turns"].find({"role": Role.USER}, fields).sort("recorded_at", 1)
+    async for turn in cursor:
+        user, content = turn["identity"]["user_id"], turn["content"]
+        last[user] = content
+        if content.rstrip().endswith(("?", "？")):
+            asked[user] = content
     return last | asked
 
 
@@ -177,26 +198,31 @@ async def _show(parts: Installation, questions: dict[str, str], output: Output) 
             times = f" (said {memory.times} times)" if memory.times > 1 else ""
             output.say(f"  [{memory.kind}] {memory.text}{times}")
         for record in records:
-            for content in record.runs:
-                if content.state in (RunState.REPLACED, RunState.WRONG, RunState.ENDED):
-                    label = getattr(content.content, "text", record.key)
-                    output.say(f"  [no longer: {content.state}] {label}")
-        output.say(f"Context for {question!r}:")
+            for one in record.runs:
+                if one.state in CLOSED:
+                    output.say(f"  [{record.kind}, {CLOSED[one.state]}] {text_of(one.content)}")
         block = context_block(
             rank(question, memories),
             budget_tokens=CONTEXT_TOKENS,
             count_tokens=lambda text: count((text,)),
         )
-        output.say("\n".join(f"  {line}" for line in block.splitlines()) or "  (empty)")
+        lines = block.splitlines()
+        fitted = max(0, len(lines) - len(("opening", "closing")))
+        output.say(
+            f"Context for {question!r}: the {fitted} of {len(memories)} that rank best and fit"
+            f" {CONTEXT_TOKENS} tokens"
+        )
+        output.say("\n".join(f"  {line}" for line in lines) or "  (none)")
 
 
-def _end(tally: Tally, seconds: float, output: Output) -> None:
+def _end(tally: Tally, seconds: float, error: str | None, output: Output) -> None:
     models = ", ".join(sorted(tally.models)) or "none"
     output.say()
     output.say(
-        f"{tally.turns} turns, {tally.snapshots} snapshots, {sum(tally.records.values())} records,"
-        f" {tally.closed} contents closed, {tally.reinforced} reinforced, {tally.letters} letters,"
-        f" {tally.model_calls} model calls, {seconds:.1f} s"
+        f"{counted(tally.turns, 'turn')}, {counted(tally.snapshots, 'snapshot')},"
+        f" {counted(sum(tally.records.values()), 'record')}, {tally.closed} closed by a later turn,"
+        f" {tally.reinforced} said again, {counted(tally.letters, 'dead letter')},"
+        f" {counted(tally.model_calls, 'model call')}, {seconds:.1f} s"
     )
     offline = " (rules, not a language model)" if "offline" in models else ""
     output.say(f"Answered by: {models}{offline}")
@@ -212,5 +238,6 @@ def _end(tally: Tally, seconds: float, output: Output) -> None:
             "letters": tally.letters,
             "seconds": round(seconds, 2),
             "model": models,
-        }
+        },
+        error=error,
     )

@@ -1,15 +1,19 @@
 """`doctor`: whether this process could work here, and if not, where and what to do."""
 
+import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 from uuid import uuid4
 
 import typer
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
+from cli.connecting import absence, advice, mongo_address
 from cli.environment import DATA_DIR, AsJson, DataDir, settings_for
-from cli.output import Output
+from cli.failing import MISADDRESSED, message_of
+from cli.output import Output, counted
 from cli.running import run
-from pipeline.errors import AfterturnError, ConfigurationError
+from pipeline.errors import BrokerUnavailableError, ConfigurationError
 from pipeline.failures import action
 from pipeline.models.choosing import model_from
 from pipeline.settings import LLMSettings, Settings
@@ -35,42 +39,55 @@ def register(application: typer.Typer) -> None:
 
 def doctor(*, data_dir: DataDir = DATA_DIR, as_json: AsJson = False) -> None:
     """Look at MongoDB, Kafka and the model; say what is wrong and how to mend it."""
-    run(_doctor(settings_for(data_dir), Output(as_json=as_json)))
+    run(_doctor(settings_for(data_dir), data_dir, Output(as_json=as_json)))
 
 
-async def _doctor(settings: Settings, output: Output) -> int:
-    findings: list[Finding] = []
-    for examine in (_mongo, _kafka, _model):
-        findings.append(await examine(settings))
-        sign = "well " if findings[-1].is_well else "WRONG"
-        output.say(f"{sign}  {findings[-1].name}: {findings[-1].detail}")
+async def _doctor(settings: Settings, data_dir: Path, output: Output) -> int:
+    findings = await asyncio.gather(_mongo(settings, data_dir), _kafka(settings), _model(settings))
+    for finding in findings:
+        sign = "well " if finding.is_well else "WRONG"
+        output.say(f"{sign}  {finding.name}: {finding.detail}")
+    wrong = sum(not finding.is_well for finding in findings)
     output.result(
         {
-            "well": all(finding.is_well for finding in findings),
+            "well": not wrong,
             "findings": [
                 {"name": one.name, "well": one.is_well, "detail": one.detail} for one in findings
             ],
-        }
+        },
+        error=f"{counted(wrong, 'finding')} to mend" if wrong else None,
     )
-    return 0 if all(finding.is_well for finding in findings) else 1
+    return 1 if wrong else 0
 
 
-async def _mongo(settings: Settings) -> Finding:
-    client = connect(settings.mongo)
-    try:
-        problems = await _mongo_problems(database(client, settings.mongo))
-    except PyMongoError as error:
-        problems = [
-            f"it does not answer ({type(error).__name__}): start it, or name it in"
-            " AFTERTURN_MONGO__URI. Nothing can be recorded without it"
-        ]
-    finally:
-        await client.close()
+async def _mongo(settings: Settings, data_dir: Path) -> Finding:
+    absent = await absence(settings, data_dir)
+    problems = await _mongo_answers(settings, data_dir) if absent is None else [absent]
     return Finding(
-        name="MongoDB",
+        name=f"MongoDB at {mongo_address(settings.mongo)}",
         is_well=not problems,
         detail="; ".join(problems) or f"database {settings.mongo.database}, all indexes there",
     )
+
+
+async def _mongo_answers(settings: Settings, data_dir: Path) -> list[str]:
+    try:
+        client = connect(settings.mongo)
+    except (ConfigurationError, *MISADDRESSED) as error:
+        return [message_of(error)]
+    try:
+        # First of all, since each of the commands that follow would wait as long for a server.
+        await client.admin.command("ping")
+        return await _mongo_problems(database(client, settings.mongo))
+    except MISADDRESSED as error:
+        return [message_of(error)]
+    except PyMongoError as error:
+        return [
+            f"it does not answer ({type(error).__name__}), and nothing can be recorded without it:"
+            f" {advice(data_dir)}"
+        ]
+    finally:
+        await client.close()
 
 
 async def _mongo_problems(db: Database) -> list[str]:
@@ -105,8 +122,11 @@ async def _kafka(settings: Settings) -> Finding:
     where = settings.kafka.bootstrap_servers
     try:
         problems = await check_topics(settings.kafka)
-    except AfterturnError as error:
-        problems = [str(error), "recording goes on without it, extraction waits"]
+    except BrokerUnavailableError as error:
+        problems = [
+            f"it does not answer ({type(error.__cause__).__name__}); recording goes on without it,"
+            " extraction waits: start it, or name it in AFTERTURN_KAFKA__BOOTSTRAP_SERVERS"
+        ]
     return Finding(
         name=f"Kafka at {where}",
         is_well=not problems,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_settings import SettingsError
 
+from compose.data_lock import is_held
 from compose.embedded import Services
 from pipeline.errors import ConfigurationError
 from pipeline.settings import Settings
@@ -19,7 +21,11 @@ DATA_DIR: Final = Path(".afterturn")
 _ADDRESSES: Final = "services.json"
 
 DataDir = Annotated[
-    Path, typer.Option("--data-dir", help="Where `up` keeps its data on this machine.")
+    Path,
+    typer.Option(
+        "--data-dir",
+        help="Where `up` and `demo` keep their data; relative to the current directory.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object as the last line.")]
 
@@ -96,13 +102,7 @@ async def announced(data_dir: Path, services: Services) -> AsyncGenerator[None]:
     """Let other commands on this machine find the embedded services while they run."""
     path = data_dir / _ADDRESSES
     path.write_text(
-        json.dumps(
-            {
-                "pid": os.getpid(),
-                "mongo_uri": services.mongo_uri,
-                "kafka": services.bootstrap_servers,
-            }
-        )
+        json.dumps({"mongo_uri": services.mongo_uri, "kafka": services.bootstrap_servers})
     )
     try:
         yield
@@ -110,10 +110,20 @@ async def announced(data_dir: Path, services: Services) -> AsyncGenerator[None]:
         path.unlink(missing_ok=True)
 
 
+def was_killed(data_dir: Path) -> bool:
+    """Return whether an `up` on the directory ended without an end in order."""
+    return (data_dir / _ADDRESSES).exists() and not is_held(data_dir)
+
+
+def option_of(data_dir: Path) -> str:
+    """Return what is typed after a command to name the directory; nothing for the usual one."""
+    return "" if data_dir == DATA_DIR else f" --data-dir {shlex.quote(str(data_dir))}"
+
+
 def _running(data_dir: Path) -> dict[str, str] | None:
     """Return the addresses of a live `up`; one that was killed leaves a file that counts not."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         addresses = json.loads((data_dir / _ADDRESSES).read_text())
-        os.kill(int(addresses["pid"]), 0)
-        return {"mongo_uri": addresses["mongo_uri"], "kafka": addresses["kafka"]}
+        if is_held(data_dir):
+            return {"mongo_uri": addresses["mongo_uri"], "kafka": addresses["kafka"]}
     return None

@@ -5,14 +5,14 @@ from typing import Annotated
 
 import typer
 
-from cli.environment import DATA_DIR, DataDir, configured, settings_for
+from cli.connecting import connected, mongo_address
+from cli.environment import DATA_DIR, AsJson, DataDir, configured, option_of, settings_for
 from cli.output import Output
 from cli.running import run
-from cli.system import ROLES, Role, apps_of, embedded
+from cli.system import ROLES, Role, apps_of, embedded, say_who_answers
 from consumers.deadlines import STOP_CAP
 from consumers.health_wiring import health_served
 from consumers.running import run_until_signal
-from consumers.wiring import installation
 from pipeline.logs import configure_logs
 from pipeline.settings import Settings
 
@@ -23,40 +23,50 @@ def register(application: typer.Typer) -> None:
     application.command("run")(run_role)
 
 
-def up(*, data_dir: DataDir = DATA_DIR) -> None:
+def up(*, data_dir: DataDir = DATA_DIR, as_json: AsJson = False) -> None:
     """Run the whole system on embedded services until it is interrupted."""
-    run(_up(data_dir, Output(as_json=False)))
+    run(_up(data_dir, Output(as_json=as_json)))
 
 
 def run_role(
     role: Annotated[Role, typer.Argument(help="Which process.")],
     *,
     data_dir: DataDir = DATA_DIR,
+    as_json: AsJson = False,
 ) -> None:
     """Run one process of a real deployment until it is told to end."""
-    run(_run(role, settings_for(data_dir)))
+    run(_run(role, settings_for(data_dir), data_dir, Output(as_json=as_json)))
 
 
 async def _up(data_dir: Path, output: Output) -> int:
     settings = configured()
     configure_logs(settings.log_level)
     async with embedded(data_dir, settings, output) as parts, apps_of(parts, ROLES) as apps:
-        output.say(f"MongoDB at {parts.settings.mongo.uri.get_secret_value()}")
-        output.say(f"Kafka at {parts.settings.kafka.bootstrap_servers}")
+        say_who_answers(parts.settings, output)
+        is_named = "uri" in settings.mongo.model_fields_set
+        uri = parts.settings.mongo.uri.get_secret_value()
+        mongo = mongo_address(settings.mongo) if is_named else uri
+        kafka = parts.settings.kafka.bootstrap_servers
+        output.say(f"MongoDB at {mongo}")
+        output.say(f"Kafka at {kafka}")
+        place = option_of(data_dir)
         output.say(
-            "Up. `./afterturn import FILE` and `./afterturn status` find it; Ctrl-C ends it."
+            f"Up. `./afterturn import FILE{place}` and `./afterturn status{place}` find it;"
+            " Ctrl-C ends it."
         )
+        output.result({"mongo": mongo, "kafka": kafka, "data_dir": str(data_dir)})
         async with health_served(parts, apps) as running:
             await run_until_signal(running, cap=STOP_CAP)
     return 0
 
 
-async def _run(role: Role, settings: Settings) -> int:
+async def _run(role: Role, settings: Settings, data_dir: Path, output: Output) -> int:
     configure_logs(settings.log_level)
     async with (
-        installation(settings) as parts,
+        connected(settings, data_dir) as parts,
         apps_of(parts, [role]) as apps,
         health_served(parts, apps) as running,
     ):
         await run_until_signal(running, cap=STOP_CAP)
+    output.result({"role": role, "ended": "by a signal"})
     return 0

@@ -2,15 +2,18 @@
 
 from collections import Counter
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import typer
 
+from cli.connecting import connected
 from cli.environment import DATA_DIR, AsJson, DataDir, settings_for
-from cli.output import Output
+from cli.output import Output, counted
+from cli.resuming import held_back
 from cli.running import run
 from consumers.lag import group_lag
-from consumers.wiring import Installation, installation
+from consumers.wiring import Installation
 from pipeline.errors import BrokerUnavailableError
 from pipeline.settings import Settings
 from schemas.topics import GROUPS, RETRY_TIERS, SNAPSHOT_READY, TURN_RECORDED, Stage
@@ -23,15 +26,16 @@ def register(application: typer.Typer) -> None:
 
 def status(*, data_dir: DataDir = DATA_DIR, as_json: AsJson = False) -> None:
     """Show lag, open turns and their age, retry tiers with due times, and letters."""
-    run(_status(settings_for(data_dir), Output(as_json=as_json)))
+    run(_status(settings_for(data_dir), data_dir, Output(as_json=as_json)))
 
 
-async def _status(settings: Settings, output: Output) -> int:
-    async with installation(settings) as parts:
+async def _status(settings: Settings, data_dir: Path, output: Output) -> int:
+    async with connected(settings, data_dir) as parts:
         result: dict[str, Any] = {
             "open": await _open(parts),
             "extractions": await _extractions(parts),
             "letters": await _letters(parts),
+            "held_back": await held_back(parts),
             "unfinished": await _unfinished(parts),
             "lag": await _lag(settings),
         }
@@ -136,7 +140,7 @@ async def _lag(settings: Settings) -> dict[str, int] | None:
 def _say(result: dict[str, Any], output: Output) -> None:
     opened, extractions = result["open"], result["extractions"]
     age = f", the oldest for {opened['oldest_seconds']} s" if opened["turns"] else ""
-    output.say(f"open turns   {opened['turns']} in {opened['sessions']} sessions{age}")
+    output.say(f"open turns   {opened['turns']} in {counted(opened['sessions'], 'session')}{age}")
     output.say(f"extraction   {extractions['queued']} queued, {extractions['worked_on']} worked on")
     for topic, tier in extractions["waiting"].items():
         output.say(f"  {topic}: {tier['extractions']}, next due {tier['next_due_at']}")
@@ -145,6 +149,11 @@ def _say(result: dict[str, Any], output: Output) -> None:
     output.say(f"letters      {sum(one['letters'] for one in result['letters'].values())}")
     for reason, group in result["letters"].items():
         output.say(f"  {group['letters']} {reason}: {group['action']}")
+    for one in result["held_back"]:
+        output.say(
+            f"HELD BACK    {one['kind']} {one['name']} is {one['state']} because of"
+            f" {one['reason']}: mend it, then `./afterturn resume {one['name']}`"
+        )
     output.say(
         "unfinished   " + ", ".join(f"{n} {name}" for name, n in result["unfinished"].items())
     )

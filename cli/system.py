@@ -9,7 +9,7 @@ from typing import Final, Literal
 from pydantic import SecretStr
 
 from cli.environment import announced, settings_on
-from cli.output import Output
+from cli.output import Output, counted
 from compose.embedded import embedded_services
 from compose.offline.server import MODEL as OFFLINE_MODEL
 from compose.offline.server import offline_extractor
@@ -97,6 +97,7 @@ async def embedded(
     Raises:
         ServiceError: One of the embedded services can't be started; the message says why.
     """
+    is_ours = "uri" not in settings.mongo.model_fields_set
     async with AsyncExitStack() as stack:
         output.say(f"Starting MongoDB and Kafka in {data_dir} ...")
         services = await stack.enter_async_context(embedded_services(data_dir))
@@ -108,13 +109,11 @@ async def embedded(
         if settings.llm.provider is None:
             url = await stack.enter_async_context(offline_extractor())
             settings = with_offline_extractor(settings, url)
-            output.say(
-                "No model is configured: the offline extractor answers. It picks sentences by"
-                " rules and is no language model."
-            )
         await apply_topics(settings.kafka)
         parts = await stack.enter_async_context(installation(settings))
         await apply_indexes(parts.database)
+        if is_ours:
+            await _take_over_from_the_dead(parts, output)
         yield parts
 
 
@@ -124,11 +123,27 @@ async def embedded_system(
 ) -> AsyncGenerator[Installation]:
     """Run the whole system in this process on embedded services."""
     async with embedded(data_dir, settings, output) as parts, apps_of(parts, ROLES) as apps:
+        say_who_answers(parts.settings, output)
         await asyncio.gather(*(app.start() for app in apps))
         try:
             yield parts
         finally:
             await asyncio.gather(*(app.stop() for app in apps))
+
+
+def say_who_answers(settings: Settings, output: Output) -> None:
+    """Say so where what reads the conversations is no language model."""
+    if settings.llm.model == OFFLINE_MODEL:
+        output.say(
+            "No model is configured: the offline extractor answers. It picks sentences by"
+            " rules and is no language model."
+        )
+
+
+async def _take_over_from_the_dead(parts: Installation, output: Output) -> None:
+    """End the claims of an earlier run: whoever holds the data directory's lock is alone."""
+    if claims := await parts.extractions.expire_claims():
+        output.say(f"An earlier run was killed while it extracted {counted(claims, 'snapshot')}.")
 
 
 def with_static_membership(settings: Settings) -> Settings:

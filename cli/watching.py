@@ -2,9 +2,9 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from cli.output import Output
+from cli.output import Output, counted
 from consumers.wiring import Installation
 from pipeline.retrieving import text_of
 from schemas.extraction import PartState
@@ -12,7 +12,16 @@ from schemas.identity import DEFAULT_PROJECT
 from schemas.record import RunState
 
 _WIDTH: Final = 88
-_CLOSED: Final = {
+LEGEND: Final = (
+    ("turn", "a message is recorded"),
+    ("snapshot", "turns are cut to be read together; in brackets, why now"),
+    ("model", "a model has answered for a snapshot"),
+    ("settled", "a snapshot has its outcome"),
+    ("record", "something is remembered; past: it was over when it was said"),
+    ("corrected", "a later turn says it was wrong; replaced, ended: it is so no longer"),
+)
+"""What the first word of each line means."""
+CLOSED: Final = {
     RunState.REPLACED: "replaced",
     RunState.WRONG: "corrected",
     RunState.ENDED: "ended",
@@ -76,7 +85,9 @@ class Watch:
                 continue
             self._seen.turns.add(turn["_id"])
             who = f"{turn['identity']['user_id']}/{turn['identity']['session_id']}"
-            self._output.say(f"  turn      {who} #{turn['seq']} {turn['role']}: {_short(turn)}")
+            self._output.say(
+                f"  turn      {who} #{turn['seq']} {turn['role']}: {_short(str(turn['content']))}"
+            )
 
     async def _snapshots(self, tally: Tally) -> None:
         async for document in self._parts.database["snapshots"].find().sort("created_at", 1):
@@ -110,7 +121,7 @@ class Watch:
                     f"  model     {name}: {part.reply.model} answered,"
                     f" {part.reply.prompt_tokens or 0} + {part.reply.completion_tokens or 0} tokens"
                     + (
-                        f", {part.reply.secrets_removed} secrets removed"
+                        f", {counted(part.reply.secrets_removed, 'secret')} removed"
                         if part.reply.secrets_removed
                         else ""
                     )
@@ -140,19 +151,19 @@ class Watch:
             states = Counter(run.state for run in record.runs)
             if states[RunState.CURRENT]:
                 tally.records[record.kind] += 1
-            tally.closed += sum(states[state] for state in _CLOSED)
+            tally.closed += sum(states[state] for state in CLOSED)
             tally.reinforced += sum(len(run.assertions) > 1 for run in record.runs)
             for run in record.runs:
                 text = text_of(run.content)
                 key = (record.record_id, run.assertions[0])
-                word = _CLOSED.get(run.state, "record" if run.state is RunState.CURRENT else "past")
+                word = CLOSED.get(run.state, "record" if run.state is RunState.CURRENT else "past")
                 if self._seen.contents.get(key) == word:
                     continue
                 self._seen.contents[key] = word
                 owner = record.scope.owner or "everybody"
-                self._output.say(f"  {word:<9} {owner} [{record.kind}] {text[:_WIDTH]}")
+                self._output.say(f"  {word:<9} {owner} [{record.kind}] {_short(text)}")
 
 
-def _short(turn: dict[str, Any]) -> str:
-    text = " ".join(str(turn["content"]).split())
+def _short(text: str) -> str:
+    text = " ".join(text.split())
     return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"

@@ -36,6 +36,21 @@ async def data_lock(data_dir: Path) -> AsyncGenerator[int]:
         os.close(descriptor)
 
 
+def is_held(data_dir: Path) -> bool:
+    """Return whether a live process holds the directory."""
+    try:
+        descriptor = os.open(data_dir / LOCK_NAME, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _open(data_dir: Path) -> int:
     data_dir.mkdir(parents=True, exist_ok=True)
     return os.open(data_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)

@@ -98,8 +98,9 @@ async def _administering(settings: KafkaSettings) -> AsyncGenerator[Any]:
         yield admin
     except (KafkaError, TimeoutError) as error:
         raise BrokerUnavailableError(
-            f"Kafka at {settings.bootstrap_servers} did not answer ({type(error).__name__}): is it "
-            "running, and is AFTERTURN_KAFKA__BOOTSTRAP_SERVERS right?"
+            f"Kafka at {settings.bootstrap_servers} did not answer ({type(error).__name__}): "
+            "start it, or name it in AFTERTURN_KAFKA__BOOTSTRAP_SERVERS; `./afterturn up` starts "
+            "one here"
         ) from error
     finally:
         with suppress(KafkaError, OSError, TimeoutError):
@@ -194,7 +195,7 @@ def _problems(
         for problem in (
             _flaws(topic, found[topic.name], settings)
             if topic.name in found
-            else (f"topic {topic.name} is missing: run `afterturn topics apply`",)
+            else (f"topic {topic.name} is missing: run `./afterturn topics apply`",)
         )
     ]
 
@@ -211,7 +212,7 @@ def _flaws(topic: Topic, found: _Found, settings: KafkaSettings) -> list[str]:
         flaws.append(
             f"topic {topic.name} has {found.partitions} partitions, not {topic.partitions}: they "
             "can't be taken away; stop what writes to it, let it be read to its end, delete it and "
-            "run `afterturn topics apply`"
+            "run `./afterturn topics apply`"
         )
     timestamp_type = found.configs.get("message.timestamp.type")
     if topic.is_log_append_time and timestamp_type != _timestamp_type(topic):

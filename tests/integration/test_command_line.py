@@ -7,13 +7,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import scripted_endpoint as scripted
+from tests.scripted_endpoint import ScriptedEndpoint
+
 ROOT = Path(__file__).parents[2]
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 240
+BELOW_A_LEASE_SECONDS = 60
 LONG = 150
 """So often repeated, a talk takes seconds to record, and can be cut off in the middle."""
 TALK = [
@@ -31,12 +36,14 @@ def environment() -> dict[str, str]:
     return kept | {"PYTHONPATH": str(ROOT)}
 
 
-def written(path: Path, talk: list[tuple[str, str, str, str]]) -> Path:
+def written(
+    path: Path, talk: list[tuple[str, str, str, str]], *, bad: tuple[str, ...] = ("no json",)
+) -> Path:
     lines = [
         json.dumps({"session_id": session, "user_id": user, "role": role, "content": content})
         for session, user, role, content in talk
     ]
-    path.write_text("\n".join([*lines, "no json"]) + "\n")
+    path.write_text("\n".join([*lines, *bad]) + "\n")
     return path
 
 
@@ -88,17 +95,30 @@ def wait_until_none_is_left(place: Path) -> None:
 def test_a_demo_of_ones_own_ends_by_itself_and_says_who_answered(
     environment: dict[str, str], talk: Path, tmp_path: Path
 ) -> None:
+    nobody = {"session_id": "a", "user_id": " ", "role": "user", "content": "Whose question?"}
+    refused = {"session_id": "a", "user_id": "mara", "role": "usr", "content": "Is it refused?"}
+    with talk.open("a") as file:
+        file.write(f"{json.dumps(nobody)}\n{json.dumps(refused)}\n")
+
     finished = run(environment, "demo", "--file", talk, "--data-dir", tmp_path / "d", "--json")
 
-    assert finished.returncode == 0, finished.stderr
+    assert finished.returncode == 1, finished.stderr
     result = result_of(finished)
+    assert result["error"] == "3 lines refused"
     assert finished.stdout.count("\n") == 1
     assert {"snapshots", "outcomes", "reinforced", "model_calls", "seconds"} <= result.keys()
     assert (result["turns"], result["letters"]) == (len(TALK), 0)
     assert result["closed"] >= 1
     assert "offline" in result["model"]
     assert "no language model" in finished.stderr
-    assert "line 5" in finished.stderr
+    assert "line 5 must be JSON" in finished.stderr
+    assert "question" not in finished.stderr
+    assert "refused?" not in finished.stderr
+    assert "Context for 'I moved to Porto last month.'" in finished.stderr
+    (place,) = (tmp_path / "d").glob("demo-*")
+    assert str(place) in finished.stderr
+    assert place.stat().st_mode & 0o777 == 0o700
+    assert (place / "transcript.jsonl").stat().st_mode & 0o777 == 0o600
     wait_until_none_is_left(tmp_path)
 
 
@@ -124,10 +144,61 @@ def test_a_demo_that_was_cut_off_leaves_no_process_and_goes_on_with_every_turn(
 
     finished = run(environment, *arguments)
 
-    assert finished.returncode == 0, finished.stderr
+    assert result_of(finished)["error"] == "1 line refused"
     assert "goes on where it stopped" in finished.stderr
     assert result_of(finished)["turns"] == len(long_talk)
     wait_until_none_is_left(tmp_path)
+
+
+def test_a_demo_that_was_killed_during_model_calls_goes_on_at_once(
+    environment: dict[str, str], endpoint: ScriptedEndpoint, tmp_path: Path
+) -> None:
+    transcript = written(tmp_path / "talk.jsonl", TALK, bad=())
+    model = {
+        "AFTERTURN_LLM__PROVIDER": "openai_compatible",
+        "AFTERTURN_LLM__MODEL": "scripted",
+        "AFTERTURN_LLM__BASE_URL": endpoint.url,
+    }
+    arguments = ("demo", "--file", transcript, "--data-dir", tmp_path / "d", "--json")
+    endpoint.always(scripted.hangs())
+    with subprocess.Popen(  # noqa: S603 (our own command line)
+        command(*arguments), env=environment | model, stderr=subprocess.DEVNULL
+    ) as first:
+        endpoint.wait_for(2, timeout=timedelta(seconds=PATIENCE_SECONDS))
+        first.kill()
+    wait_until_none_is_left(tmp_path)
+    endpoint.always(scripted.answers(summary="s"))
+
+    finished = run(environment | model, *arguments)
+
+    assert finished.returncode == 0, finished.stderr
+    assert "killed while it extracted 2 snapshots" in finished.stderr
+    result = result_of(finished)
+    assert (result["outcomes"], result["turns"]) == ({"nothing_found": 2}, len(TALK))
+    assert result["seconds"] < BELOW_A_LEASE_SECONDS
+    assert endpoint.count == 2 + 2
+
+
+def test_an_interrupt_while_python_imports_is_one_line(environment: dict[str, str]) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "cli", "status", "--json"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        for line in process.stderr:
+            if "pydantic" in line:
+                process.send_signal(signal.SIGINT)
+                break
+        rest = process.stderr.read()
+        told = process.stdout.read()
+
+    assert process.returncode == 130
+    assert [line for line in rest.splitlines() if "import time" not in line] == ["Interrupted."]
+    assert json.loads(told) == {"error": "interrupted"}
 
 
 @pytest.fixture
@@ -135,15 +206,17 @@ def up(environment: dict[str, str], tmp_path: Path) -> Iterator[Path]:
     """The whole system in the foreground; the value is its data directory."""
     place = tmp_path / "up"
     with subprocess.Popen(  # noqa: S603 (our own command line)
-        command("up", "--data-dir", place), env=environment, stdout=subprocess.PIPE, text=True
+        command("up", "--data-dir", place, "--json"),
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as running:
         assert running.stdout is not None
-        for line in running.stdout:
-            if line.startswith("Up."):
-                break
+        told = json.loads(running.stdout.readline())
+        assert told.keys() == {"mongo", "kafka", "data_dir"}
         yield place
         running.send_signal(signal.SIGTERM)
-        running.stdout.read()
+        assert running.stdout.read() == ""
     assert running.returncode == 0
     wait_until_none_is_left(place)
 
@@ -157,6 +230,8 @@ def test_what_is_imported_into_up_is_extracted_once_and_passes_the_audit(
     again = run(environment, "import", talk, "--close", *where)
 
     assert imported.returncode == 1
+    assert result_of(imported)["error"] == "1 line refused"
+    assert "line 5 must be JSON" in imported.stderr
     assert result_of(imported)["recorded"] == len(TALK)
     assert result_of(imported)["problems"] == [{"line": 5, "field": "line", "rule": "must be JSON"}]
     assert result_of(again)["recorded"] == 0
@@ -184,19 +259,52 @@ def test_without_servers_a_command_says_which_and_what_to_do(
     name: str, environment: dict[str, str], talk: Path, tmp_path: Path
 ) -> None:
     nowhere = {
-        "AFTERTURN_MONGO__URI": "mongodb://127.0.0.1:1",
+        "AFTERTURN_MONGO__URI": "mongodb://mara:hunter2@127.0.0.1:1",
         "AFTERTURN_MONGO__TIMEOUT": "1",
         "AFTERTURN_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1",
         "AFTERTURN_KAFKA__REQUEST_TIMEOUT": "2",
     }
     more = {"import": [talk], "topics": ["apply"], "indexes": ["apply"]}.get(name, [])
 
-    finished = run(environment | nowhere, name, *more, "--data-dir", tmp_path)
+    finished = run(environment | nowhere, name, *more, "--data-dir", tmp_path, "--json")
 
     assert finished.returncode == 1
-    said = finished.stdout + finished.stderr
-    assert "Traceback" not in said
-    assert ("AFTERTURN_KAFKA" if name == "topics" else "AFTERTURN_MONGO") in said
+    assert "Traceback" not in finished.stderr
+    assert "Unable connect" not in finished.stderr
+    result = result_of(finished)
+    assert result["error"]
+    for said in (finished.stderr, json.dumps(result)):
+        assert ("AFTERTURN_KAFKA" if name == "topics" else "AFTERTURN_MONGO") in said
+        assert "127.0.0.1:1" in said
+        assert "hunter2" not in said
+
+
+@pytest.mark.parametrize("name", ["import", "demo"])
+def test_what_can_be_no_transcript_is_refused_with_one_line(
+    name: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "empty").write_text("\n \n")
+    option = ["--file"] if name == "demo" else []
+
+    finished = run(
+        environment, name, *option, tmp_path / "empty", "--data-dir", tmp_path / "d", "--json"
+    )
+
+    assert finished.returncode == 1
+    assert "empty has no lines" in result_of(finished)["error"]
+    assert finished.stderr == f"afterturn: {result_of(finished)['error']}\n"
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_command_that_is_typed_wrong_fails_with_an_object_too(
+    environment: dict[str, str],
+) -> None:
+    for arguments in (("import", "--json"), ("imprt", "--json")):
+        finished = run(environment, *arguments)
+
+        assert finished.returncode == 2
+        assert "--help` tells" in result_of(finished)["error"]
+        assert finished.stderr == f"afterturn: {result_of(finished)['error']}\n"
 
 
 @pytest.mark.parametrize(

@@ -362,3 +362,32 @@ async def test_a_document_that_is_none_hides_none_behind_it(
     assert [each.extraction_id for each in found] == [f"{READY.snapshot}:0"]
     assert [(log["event"], log["id"]) for log in logs] == [("document_unreadable", "broken")]
     assert "word" not in str(logs)
+
+
+async def test_a_claim_that_was_expired_is_taken_over_at_once_and_counts_as_a_crash(
+    store: MongoExtractions, server_time: MongoServerTime
+) -> None:
+    now_ms = await server_time.now_ms()
+    await claimed(store, now_ms)
+
+    assert await store.expire_claims() == 1
+    assert await store.expire_claims() == 0
+
+    held = await store.get(f"{READY.snapshot}:{READY.run}")
+    assert held is not None
+    taken = await store.claim(
+        held, owner="p", message="n", now_ms=now_ms, lease=timedelta(minutes=1)
+    )
+    assert taken is not None
+    assert taken.crashes == 1
+
+
+async def test_a_settled_extraction_has_no_claim_to_expire(
+    store: MongoExtractions, server_time: MongoServerTime
+) -> None:
+    extraction = await claimed(store, await server_time.now_ms())
+    await store.settle(extraction, Outcome.GONE, set_aside={}, settled_at=NOW)
+    settled = await store.get(extraction.extraction_id)
+
+    assert await store.expire_claims() == 0
+    assert await store.get(extraction.extraction_id) == settled

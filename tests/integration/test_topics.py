@@ -26,7 +26,7 @@ async def test_all_topics_are_made_and_right(tmp_path: Path) -> None:
         after = await check_topics(settings)
 
     assert len(before) == len(TOPICS)
-    assert all("missing: run `afterturn topics apply`" in problem for problem in before)
+    assert all("missing: run `./afterturn topics apply`" in problem for problem in before)
     assert set(first.created) == {topic.name for topic in TOPICS}
     assert (second.created, len(second.existing)) == ((), len(TOPICS))
     assert (first.problems, second.problems, after) == ((), (), [])

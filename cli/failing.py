@@ -1,0 +1,33 @@
+"""The failures that a command may end with, each as a line that says what to do."""
+
+from typing import Final
+
+from pymongo.errors import ConfigurationError as MongoConfigurationError
+from pymongo.errors import InvalidName, InvalidURI, PyMongoError
+
+from compose.errors import ServiceError
+from pipeline.errors import AfterturnError
+
+MISADDRESSED: Final = (InvalidName, InvalidURI, MongoConfigurationError)
+"""What no server answers, since none can be asked like this."""
+KNOWN: Final = (AfterturnError, ServiceError, PyMongoError, OSError)
+
+
+def message_of(error: Exception) -> str:
+    """Return what a known failure tells its user."""
+    match error:
+        case InvalidName() | InvalidURI() | MongoConfigurationError():
+            return (
+                f"MongoDB can't be addressed like this ({type(error).__name__}): correct"
+                " AFTERTURN_MONGO__URI or AFTERTURN_MONGO__DATABASE"
+            )
+        case PyMongoError():
+            return (
+                f"MongoDB does not answer ({type(error).__name__}). Is it running, and does"
+                " AFTERTURN_MONGO__URI name it? `./afterturn doctor` tells more."
+            )
+        case OSError():
+            where = error.filename or "the system"
+            return f"{where}: {error.strerror or type(error).__name__}"
+        case _:
+            return str(error)
