@@ -24,9 +24,9 @@ demo: setup ## record a conversation and watch it become memory
 	@./afterturn demo
 
 test: setup check ## the whole suite that needs no more than this machine
-	.venv/bin/python -m pytest -m "not kafka"
+	.venv/bin/python -m pytest -m "not kafka" --numprocesses auto --maxprocesses 4 --dist loadfile
 
-check: setup ## format, lint, types, import rules
+check: setup ## check format, lint, types and import rules
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/pyright
@@ -35,5 +35,5 @@ check: setup ## format, lint, types, import rules
 test-kafka: setup ## what needs real Apache Kafka (Java 17 and Maven)
 	.venv/bin/python -m pytest -m kafka
 
-clean: ## remove what was set up; data of `up` stays
+clean: ## remove what was set up; .afterturn, the data of `up` and `demo`, stays
 	rm -rf .venv .cache .pytest_cache .ruff_cache
