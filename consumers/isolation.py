@@ -1,16 +1,20 @@
 """A step that may kill its process, run so that it takes nobody with it for long.
 
-Only what was under way at a crash is read again, by whoever is given its partition: so only the
-first messages after an assignment are counted as they begin, and the rest costs no write. What
-was begun and never ended runs alone from then on, and is set aside when that goes on.
+What was under way at a crash is read again by whoever is given its partition next. Its owner has
+left a mark that he never took away; so only the first messages after such a death are counted as
+they begin, and all else costs no write. What was begun and never ended runs alone from then on,
+and is set aside when that goes on.
 """
 
 import asyncio
 from collections import Counter, defaultdict
+from collections.abc import Collection
+from datetime import timedelta
 from typing import Final, Protocol
 
 import structlog
 from aiokafka import TopicPartition
+from pymongo.errors import PyMongoError
 
 from consumers.room import Room
 from pipeline.crash_loops import SET_ASIDE, Course, SuspectError, course_of
@@ -19,9 +23,11 @@ from schemas.message import IncomingMessage
 from schemas.topics import Stage
 
 FRESH: Final = 200
-"""How many messages are counted after an assignment: more than complete between two commits, so
-that each restart of a crash loop comes nearer to the one that crashes, however far behind the first
+"""How many messages are counted after a death: more than complete between two commits, so that each
+restart of a crash loop comes nearer to the one that crashes, however far behind the first
 uncommitted message that is."""
+GIVING_BACK: Final = timedelta(seconds=1)
+"""How long taking the marks away may take. One that stays makes the next owner careful, no more."""
 LONGEST_SUBJECT: Final = 200
 
 log = structlog.get_logger(__name__)
@@ -78,18 +84,30 @@ class Isolation:
         """The whole process's: a crash ends everything in it."""
         self._fresh: defaultdict[TopicPartition, int] = defaultdict(int)
         """By partition, how many messages are counted still."""
+        self._taken: set[TopicPartition] = set()
+        """Those with a mark that they are in our hands."""
         self._suspects: set[str] = set()
         self._counted: Counter[str] = Counter()
         """By subject, what runs here and is counted."""
-        self._assignments = 1
-        self._read_at = 0
-        """How many assignments there had been when the suspects were read."""
-        self._reading = asyncio.Lock()
+        self._taking = asyncio.Lock()
 
     def assigned(self, partition: TopicPartition) -> None:
-        """Be careful with what comes of a partition: its last owner may have died of it."""
-        self._fresh[partition] = FRESH
-        self._assignments += 1
+        """Look who had a partition before, when its first message comes."""
+        self._taken.discard(partition)
+
+    async def given_back(self, partitions: Collection[TopicPartition]) -> None:
+        """Say that nothing of these is under way any more. Idempotent; raises nothing.
+
+        What can't be said within a moment is left: the next owner is more careful then.
+        """
+        taken = self._taken.intersection(partitions)
+        self._taken -= taken
+        try:
+            async with asyncio.timeout(GIVING_BACK.total_seconds()):
+                for each in taken:
+                    await self._deliveries.remove(self._stage, _mark(each))
+        except (PyMongoError, TimeoutError) as error:
+            log.warning("partitions_not_given_back", exception=type(error).__name__)
 
     @property
     def moves(self) -> int:
@@ -104,6 +122,9 @@ class Isolation:
                 this start counts for nothing.
             pymongo.errors.PyMongoError: It could not be counted.
         """
+        partition = TopicPartition(message.at.topic, message.at.partition)
+        if partition not in self._taken:
+            await self._take(partition)
         subject = self._subject(message)
         course = await self._course(subject)
         if course is Course.PASS_BY:
@@ -180,8 +201,6 @@ class Isolation:
             self._suspects.add(subject)
 
     async def _course(self, subject: str) -> Course:
-        if self._read_at != self._assignments:
-            await self._read()
         if subject not in self._suspects:
             return Course.TOGETHER
         starts = await self._deliveries.starts(self._stage, subject)
@@ -189,14 +208,19 @@ class Isolation:
             self._suspects.discard(subject)
         return course_of(starts)
 
-    async def _read(self) -> None:
-        """Learn what was begun elsewhere, or here before a restart, and has no end."""
-        async with self._reading:
-            assignments = self._assignments
-            if self._read_at != assignments:
-                unended = await self._deliveries.unended(self._stage)
-                self._suspects = unended - self._counted.keys()
-                self._read_at = assignments
+    async def _take(self, partition: TopicPartition) -> None:
+        """Learn what was begun and has no end, be careful after a death, and leave our mark."""
+        async with self._taking:
+            if partition in self._taken:
+                return
+            unended = await self._deliveries.unended(self._stage)
+            self._suspects = unended - self._counted.keys()
+            if _mark(partition) in unended:
+                self._fresh[partition] = FRESH
+            else:
+                self._fresh[partition] = 0
+                await self._deliveries.put(self._stage, _mark(partition), 1)
+            self._taken.add(partition)
 
     def _subject(self, message: IncomingMessage) -> str:
         subject = self._step.subject(message)
@@ -204,3 +228,7 @@ class Isolation:
             at = message.at
             return f"{at.topic}/{at.partition}/{at.offset}"
         return subject
+
+
+def _mark(partition: TopicPartition) -> str:
+    return f"{partition.topic}/{partition.partition}"

@@ -364,6 +364,9 @@ class Pool(ConsumerRebalanceListener):
                     task.cancel()
                 await asyncio.wait(left, timeout=CANCEL_TIMEOUT.total_seconds())
         await self._commits.commit([lane.progress for lane in given_up])
+        if self._isolation is not None:
+            ended = [lane for lane in given_up if all(task.done() for task in lane.tasks)]
+            await self._isolation.given_back([lane.progress.partition for lane in ended])
         for lane in given_up:
             lane.is_gone = True
             if self._lanes.get(lane.progress.partition) is lane:

@@ -330,7 +330,8 @@ class Deliveries(Protocol):
     """How often what a message is about was begun, in a row, without an end.
 
     A process that counts a start and dies leaves the count; one that ends takes it away. So what
-    is here is under way, or its process died, or it is set aside for good.
+    is here is under way, or its process died, or it is set aside for good. A partition that is in
+    somebody's hands is such a start, too.
     """
 
     async def unended(self, stage: Stage) -> set[str]:

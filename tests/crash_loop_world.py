@@ -59,8 +59,6 @@ class World:
     kills: Mapping[int, int]
     """By offset, in which of these turns it kills; those it names are the poisonous ones."""
     kills_when_buried: bool = False
-    has_lived_long: bool = False
-    """The first process read these long after its assignment, so it counted none of them."""
     shared: MemoryDeliveries = field(default_factory=MemoryDeliveries)
     done: list[int] = field(default_factory=list[int])
     letters: list[int] = field(default_factory=list[int])
@@ -87,8 +85,7 @@ class Process:
 
     async def live(self) -> None:
         """Work on all that is not committed, until that is done or the end."""
-        if self._world.deaths or not self._world.has_lived_long:
-            self.isolation.assigned(PARTITION)
+        self.isolation.assigned(PARTITION)
         waiting = [
             offset
             for offset in range(len(self._world.works))
@@ -103,6 +100,8 @@ class Process:
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if self._died.is_set():
             self._world.deaths += 1
+        else:
+            await self.isolation.given_back([PARTITION])
         ending = [*tasks, dying, working]
         for task in ending:
             task.cancel()

@@ -7,10 +7,10 @@ from schemas.topics import Stage
 class MongoDeliveries:
     """Port `Deliveries` on the collection `deliveries`.
 
-    It holds what is under way after an assignment, and what was set aside: so few documents that
-    reading a stage's needs no index. A count is stored, never raised, so a command that the driver
-    sends again because its answer was lost counts nothing twice. Two processes that begin the same
-    at once count one start: too few, never too many.
+    It holds partitions in somebody's hands, what is under way after a death, and what was set
+    aside: so few documents that reading a stage's needs no index. A count is stored, never raised,
+    so a command that the driver sends again because its answer was lost counts nothing twice. Two
+    processes that begin the same at once count one start: too few, never too many.
     """
 
     def __init__(self, database: Database) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from pymongo.errors import AutoReconnect
 from structlog.testing import capture_logs
 
 from consumers.isolation import FRESH, LONGEST_SUBJECT, Isolation
@@ -16,6 +17,7 @@ from schemas.topics import Stage
 from tests.crash_loop_world import PARTITION, message
 
 STAGE = Stage.EXTRACTION
+MARK = "topic/0"
 
 
 class Counting(MemoryDeliveries):
@@ -91,6 +93,16 @@ class World:
         """Leave what dead processes leave."""
         await self.deliveries.put(STAGE, f"subject {offset}", starts)
 
+    async def follow_the_dead(self) -> None:
+        """Be given a partition whose owner died."""
+        await self.deliveries.put(STAGE, MARK, 1)
+        self.isolation.assigned(PARTITION)
+        self.deliveries.writes = 0
+
+    async def left(self) -> set[str]:
+        """Return what has no end, but for the mark on the partition."""
+        return await self.deliveries.unended(STAGE) - {MARK}
+
     async def starts(self, offset: int) -> int:
         return await self.deliveries.starts(STAGE, f"subject {offset}")
 
@@ -111,8 +123,8 @@ def world() -> World:
     return World()
 
 
-async def test_only_what_comes_first_after_an_assignment_is_counted(world: World) -> None:
-    world.isolation.assigned(PARTITION)
+async def test_only_what_comes_first_after_a_death_is_counted(world: World) -> None:
+    await world.follow_the_dead()
     for offset in range(FRESH):
         await world.isolation(message(offset))
     counted = world.deliveries.writes
@@ -124,8 +136,41 @@ async def test_only_what_comes_first_after_an_assignment_is_counted(world: World
     assert world.deliveries.reads == 0
 
 
-async def test_a_start_is_counted_while_it_runs_and_not_after_it_returned(world: World) -> None:
+async def test_where_nobody_died_nothing_is_counted_and_the_partition_is_marked_while_it_is_ours(
+    world: World,
+) -> None:
     world.isolation.assigned(PARTITION)
+    for offset in range(3):
+        await world.isolation(message(offset))
+    writes, marked = world.deliveries.writes, await world.deliveries.unended(STAGE)
+    await world.isolation.given_back([PARTITION])
+    left = await world.deliveries.unended(STAGE)
+    world.isolation.assigned(PARTITION)
+    await world.isolation(message(3))
+
+    assert (writes, marked, left) == (1, {MARK}, set())
+    assert await world.deliveries.unended(STAGE) == {MARK}
+
+
+async def test_a_partition_that_cannot_be_given_back_holds_up_no_end(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.isolation.assigned(PARTITION)
+    await world.isolation(message(0))
+
+    async def is_gone(*_: object) -> None:
+        raise AutoReconnect
+
+    monkeypatch.setattr(world.deliveries, "remove", is_gone)
+    with capture_logs() as logs:
+        await world.isolation.given_back([PARTITION])
+
+    assert [one["event"] for one in logs] == ["partitions_not_given_back"]
+    assert await world.deliveries.unended(STAGE) == {MARK}
+
+
+async def test_a_start_is_counted_while_it_runs_and_not_after_it_returned(world: World) -> None:
+    await world.follow_the_dead()
     running = world.begin(0)
     await turns()
     meanwhile = await world.starts(0)
@@ -136,7 +181,7 @@ async def test_a_start_is_counted_while_it_runs_and_not_after_it_returned(world:
 
 
 async def test_of_two_copies_at_once_the_last_to_end_takes_the_count_away(world: World) -> None:
-    world.isolation.assigned(PARTITION)
+    await world.follow_the_dead()
     world.step.gates = {0: asyncio.Event(), 1: asyncio.Event()}
     copies = [
         asyncio.create_task(world.isolation(message(offset, subject="one"))) for offset in range(2)
@@ -144,19 +189,19 @@ async def test_of_two_copies_at_once_the_last_to_end_takes_the_count_away(world:
     await turns()
     world.step.gates[0].set()
     await copies[0]
-    meanwhile = await world.deliveries.unended(STAGE)
+    meanwhile = await world.left()
     world.step.gates[1].set()
     await copies[1]
 
     assert meanwhile == {"one"}
-    assert await world.deliveries.unended(STAGE) == set()
+    assert await world.left() == set()
 
 
 @pytest.mark.parametrize("before", [0, 3])
 async def test_an_exception_or_a_cancellation_counts_neither_as_crash_nor_as_end(
     world: World, before: int
 ) -> None:
-    world.isolation.assigned(PARTITION)
+    await world.follow_the_dead()
     if before:
         await world.died(0, before)
     world.step.errors[0] = ConnectionResetError()
@@ -177,7 +222,7 @@ async def test_a_suspect_waits_until_all_have_ended_and_nobody_begins_beside_it(
     world: World,
 ) -> None:
     await world.died(1, 1)
-    world.isolation.assigned(PARTITION)
+    await world.follow_the_dead()
     first = world.begin(0)
     await turns()
     suspect = world.begin(1)
@@ -200,17 +245,17 @@ async def test_a_suspect_waits_until_all_have_ended_and_nobody_begins_beside_it(
 
 
 async def test_what_is_read_elsewhere_is_known_after_the_next_assignment(world: World) -> None:
-    world.isolation.assigned(PARTITION)
+    await world.follow_the_dead()
     await world.isolation(message(0))
     await world.died(1, SET_ASIDE)
-    world.isolation.assigned(PARTITION)
+    await world.follow_the_dead()
     await world.isolation(message(1))
 
     assert world.step.begun == [0]
 
 
 async def test_what_the_step_suspects_runs_again_alone(world: World) -> None:
-    world.isolation.assigned(PARTITION)
+    await world.follow_the_dead()
     company = world.begin(0)
     await turns()
     world.step.errors[1] = SuspectError()
@@ -240,7 +285,7 @@ async def test_after_five_tries_the_step_sets_it_aside_and_it_is_never_run_again
     world: World,
 ) -> None:
     await world.died(0, CRASHES)
-    world.isolation.assigned(PARTITION)
+    await world.follow_the_dead()
     await world.isolation(message(0))
     with capture_logs() as logs:
         await world.isolation(message(0))
@@ -253,7 +298,7 @@ async def test_after_five_tries_the_step_sets_it_aside_and_it_is_never_run_again
 
 async def test_what_could_not_be_set_aside_yet_is_tried_again_as_before(world: World) -> None:
     await world.died(0, CRASHES)
-    world.isolation.assigned(PARTITION)
+    await world.follow_the_dead()
     world.step.is_buried = False
     await world.isolation(message(0))
     after_deferral = await world.starts(0)
@@ -266,7 +311,7 @@ async def test_what_could_not_be_set_aside_yet_is_tried_again_as_before(world: W
 
 async def test_what_kills_even_while_it_is_set_aside_is_a_letter_unread(world: World) -> None:
     await world.died(0, CRASHES + BURIALS)
-    world.isolation.assigned(PARTITION)
+    await world.follow_the_dead()
     await world.isolation(message(0))
 
     assert (world.step.begun, world.step.buried) == ([], [])
@@ -278,7 +323,7 @@ async def test_what_was_set_aside_waits_for_nobody_and_is_let_in_again_at_once(
     world: World,
 ) -> None:
     await world.died(0, SET_ASIDE)
-    world.isolation.assigned(PARTITION)
+    await world.follow_the_dead()
     company = world.begin(1)
     await turns()
     await asyncio.wait_for(world.isolation(message(0)), timeout=5)
@@ -292,13 +337,13 @@ async def test_what_was_set_aside_waits_for_nobody_and_is_let_in_again_at_once(
 
 @pytest.mark.parametrize("key", [None, b"", b"x" * (LONGEST_SUBJECT + 1)])
 async def test_what_names_nothing_is_counted_by_its_place(world: World, key: bytes | None) -> None:
-    world.isolation.assigned(PARTITION)
+    await world.follow_the_dead()
     world.step.gates[7] = asyncio.Event()
     running = asyncio.create_task(
         world.isolation(message(7).model_copy(update={"key": key})),
     )
     await turns()
-    counted = await world.deliveries.unended(STAGE)
+    counted = await world.left()
     world.step.gates[7].set()
     await running
 
@@ -308,7 +353,7 @@ async def test_what_names_nothing_is_counted_by_its_place(world: World, key: byt
 async def test_who_waits_for_others_to_be_alone_waits_for_one_of_them_only(world: World) -> None:
     for offset in (1, 2):
         await world.died(offset, 1)
-    world.isolation.assigned(PARTITION)
+    await world.follow_the_dead()
     tasks = [world.begin(offset) for offset in range(4)]
     await turns()
     ended: list[int] = []
@@ -340,23 +385,46 @@ async def test_who_is_held_up_sees_that_something_moves_and_nothing_otherwise(
     assert seen == [0, 1, 2]
 
 
+def pool_of(world: World, drain_timeout: timedelta) -> Pool:
+    limits = PoolLimits(
+        concurrency=1, drain_timeout=drain_timeout, commit_timeout=timedelta(seconds=1)
+    )
+    return Pool(world.isolation, limits, name="p", consumer=lambda: None, isolation=world.isolation)
+
+
 async def test_a_pool_tells_of_its_partitions_and_is_not_stuck_while_it_is_held_up(
     world: World,
 ) -> None:
-    limits = PoolLimits(
-        concurrency=1,
-        drain_timeout=timedelta(seconds=1),
-        commit_timeout=timedelta(seconds=1),
-    )
-    pool = Pool(world.isolation, limits, name="p", consumer=lambda: None, isolation=world.isolation)
+    pool = pool_of(world, timedelta(seconds=1))
+    await world.follow_the_dead()
     await pool.on_partitions_assigned([PARTITION])
-    await world.isolation(message(0))
-    counted = world.deliveries.writes
+    world.step.gates[0] = asyncio.Event()
+    pool.submit(message(0))
+    await turns()
+    counted = await world.left()
+    world.step.gates[0].set()
+    await turns()
     before = pool.progress
     await _be(world.room)
+    moved = pool.progress - before
+    await pool.on_partitions_revoked([PARTITION])
 
-    assert counted == 2
-    assert (before, pool.progress) == (0, 1)
+    assert (counted, before, moved) == ({"subject 0"}, 1, 1)
+    assert await world.deliveries.unended(STAGE) == set()
+
+
+async def test_a_pool_keeps_the_mark_of_a_partition_whose_work_goes_on(world: World) -> None:
+    pool = pool_of(world, timedelta(milliseconds=1))
+    await pool.on_partitions_assigned([PARTITION])
+    world.step.gates[0] = asyncio.Event()
+    pool.submit(message(0))
+    await turns()
+    await pool.on_partitions_revoked([PARTITION])
+    left = await world.deliveries.unended(STAGE)
+    world.step.gates[0].set()
+    await turns()
+
+    assert left == {MARK}
 
 
 async def _be(room: Room) -> None:
