@@ -6,6 +6,7 @@ from typing import Final
 
 from consumers.apps import DISCONNECT_TIMEOUT
 from consumers.health_progress import STALL_SESSIONS
+from consumers.isolation import GIVING_BACK
 from consumers.pool import CANCEL_TIMEOUT
 from pipeline.errors import ConfigurationError
 from pipeline.settings import KafkaSettings, Settings
@@ -38,6 +39,7 @@ def longest_stop(settings: KafkaSettings) -> timedelta:
     commits = 2 * settings.request_timeout  # the one under way and the last one
     publisher = publishing.CLOSE_TIMEOUT + publishing.DISCONNECT_TIMEOUT
     consumers = settings.drain_timeout + CANCEL_TIMEOUT + commits + 2 * DISCONNECT_TIMEOUT
+    consumers += GIVING_BACK
     return consumers + publisher
 
 
