@@ -168,7 +168,9 @@ def breaks(failure: Failure) -> bool:
 
 
 def _slowed(state: Breaker, failure: Failure, now_ms: int) -> Breaker:
-    seconds = min(failure.retry_after_seconds or 0.0, LONGEST_SLOWDOWN.total_seconds())
+    if failure.retry_after_seconds is None:
+        return state
+    seconds = min(failure.retry_after_seconds, LONGEST_SLOWDOWN.total_seconds())
     until_ms = now_ms + int(seconds * 1000)
     return _next(state, slow_until_ms=until_ms) if until_ms > state.slow_until_ms else state
 

@@ -180,14 +180,18 @@ def failed(failure_class: str) -> Difference:
 
 
 DEAD: Difference = {("extractions_settled_total", "dead"): 1}
+CUT_OFF: Difference = {("model_calls_unkept_total", "cut_off"): 1}
+REFUSED: Difference = {("letters", "content.refused"): 1, ("guards", "passing"): 1}
+NOTED: Difference = {("breakers", "closed"): 1}
+"""A failure that speaks against the target is written down; one is not enough to open it."""
 FAULTS: dict[str, tuple[list[Reply], Difference]] = {
     "none": ([TEA], WELL),
     "429": ([scripted.status(429), TEA], together(failed("env.rate_limited"), WELL)),
-    "500": ([scripted.status(500), TEA], together(failed("env.unavailable"), WELL)),
-    "reset": ([scripted.resets(), TEA], together(failed("env.network"), WELL)),
+    "500": ([scripted.status(500), TEA], together(failed("env.unavailable"), NOTED, WELL)),
+    "reset": ([scripted.resets(), TEA], together(failed("env.network"), NOTED, WELL)),
     "timeout": (
         [scripted.hangs(), TEA],
-        together(failed("env.timeout"), {("model_calls_unkept_total", "cut_off"): 1}, WELL),
+        together(failed("env.timeout"), CUT_OFF, NOTED, WELL),
     ),
     "truncated": (
         [scripted.cut_off(), TEA],
@@ -195,7 +199,7 @@ FAULTS: dict[str, tuple[list[Reply], Difference]] = {
     ),
     "refusal": (
         [scripted.refuses()],
-        together(failed("content.refused"), UNUSABLE, DEAD, {("letters", "content.refused"): 1}),
+        together(failed("content.refused"), UNUSABLE, DEAD, REFUSED),
     ),
     "invalid, then valid": (
         [scripted.says("Sure!"), TEA],
