@@ -53,7 +53,9 @@ async def _bench(name: Name, output: Output) -> int:
         settings = configured()
         # What is overloaded on purpose answers late, and that is a figure, not an error.
         patient = settings.mongo.model_copy(update={"timeout": PATIENCE})
-        settings = settings.model_copy(update={"mongo": patient})
+        longer = settings.extraction.attempt_deadline + 2 * PATIENCE
+        extraction = settings.extraction.model_copy(update={"lease": longer})
+        settings = settings.model_copy(update={"mongo": patient, "extraction": extraction})
         async with embedded(Path(place), settings, output) as parts:
             figures = await _BENCHMARKS[name].run(parts, output.step)
     for figure in figures:
