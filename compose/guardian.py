@@ -88,6 +88,7 @@ class Guard:
         deadline = time.monotonic() + stop_seconds
         signal_group(self.group, signal.SIGTERM)
         while not self.is_gone() and time.monotonic() < deadline:
+            # Only its parent is told of a process's end; of a group nobody is, so it is asked for.
             time.sleep(GROUP_CHECK_SECONDS)
         self.kill()
 
@@ -95,6 +96,7 @@ class Guard:
         """End the group by force and wait until nothing of it is left."""
         while not self.is_gone():
             signal_group(self.group, signal.SIGKILL)
+            # As in `end`.
             time.sleep(GROUP_CHECK_SECONDS)
 
 

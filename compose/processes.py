@@ -220,7 +220,7 @@ class Service:
         self._child = Child.start(self.program)
         try:
             await self._ready(self._child)
-        except BaseException:
+        except BaseException:  # a cancellation too must leave no child behind; raised again
             await self._child.stop()
             raise
 

@@ -91,7 +91,7 @@ class KafkaCluster:
         starts = [asyncio.ensure_future(broker.start()) for broker in self.brokers]
         try:
             await asyncio.gather(*starts)
-        except BaseException:
+        except BaseException:  # a cancellation too must leave no broker behind; raised again
             for start in starts:
                 start.cancel()
             await asyncio.wait(starts)

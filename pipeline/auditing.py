@@ -12,11 +12,10 @@ from typing import Final, Protocol
 
 from pipeline.folding import fold
 from pipeline.ids import OpaqueIds
-from pipeline.judging import judge
-from pipeline.planning import turns_of
+from pipeline.judging import judge_answers
 from pipeline.slots import slot_of
 from schemas.assertion import Assertion
-from schemas.extraction import Extraction, Outcome, PartState
+from schemas.extraction import Extraction, Outcome
 from schemas.record import Record
 from schemas.snapshot import Snapshot
 from schemas.turn import Turn
@@ -171,18 +170,8 @@ class Audit:
         turns = await self._reads.turns(snapshot.session, snapshot.first_seq, snapshot.last_seq)
         due = {
             assertion.assertion_id: assertion
-            for index, part in enumerate(extraction.parts)
-            if part.reply is not None and part.state is PartState.ANSWERED
-            for assertion in judge(
-                part=index,
-                reply=part.reply,
-                kinds=part.kinds,
-                turns=turns_of(part, turns),
-                snapshot=snapshot,
-                extraction_id=extraction.extraction_id,
-                version=part.version,
-                ids=self._ids,
-            ).assertions
+            for judgement in judge_answers(extraction, snapshot, turns, self._ids).values()
+            for assertion in judgement.assertions
         }
         stored = {
             assertion.assertion_id: assertion

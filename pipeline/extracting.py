@@ -22,7 +22,7 @@ from pipeline.failures import classify, is_infrastructure
 from pipeline.fates import ClaimLostError, Context, Fates
 from pipeline.gating import Gate, HeldError, Passage
 from pipeline.ids import OpaqueIds
-from pipeline.judging import Judgement, judge
+from pipeline.judging import Judgement, judge_answers
 from pipeline.messages import EVENT_ID_HEADER, decode
 from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.offloading import apart
@@ -269,7 +269,7 @@ class ExtractionStep:
                     await self._extract(attempt)
                 except (ClaimLostError, HeldError):
                     raise
-                except Exception as error:
+                except Exception as error:  # whatever it is becomes a fate, or is raised again
                     if is_infrastructure(error) or isinstance(error, ConfigurationError):
                         raise
                     if not await self._goes_on_after(attempt, error):
@@ -382,7 +382,7 @@ class ExtractionStep:
                     extraction, part, reply, version=self._model.version
                 )
                 reached(CrashPoint.ANSWER_STORED)
-            except Exception as error:
+            except Exception as error:  # what is not the database's is raised again
                 is_over = asyncio.get_running_loop().time() > gives_up_at
                 if is_over or not is_infrastructure(error):
                     raise
@@ -399,7 +399,9 @@ class ExtractionStep:
     async def _conclude(self, attempt: _Attempt, snapshot: Snapshot, turns: Sequence[Turn]) -> None:
         """E7 to E9: judge the items, fold what is accepted, settle."""
         extraction = attempt.extraction
-        judgements = await apart(turns, lambda: self._judged(extraction, snapshot, turns))
+        judgements = await apart(
+            turns, lambda: judge_answers(extraction, snapshot, turns, self._ids)
+        )
         assertions = [item for judgement in judgements.values() for item in judgement.assertions]
         if any(part.reply and part.state is PartState.DEAD for part in extraction.parts):
             await self._folder.remove_run(extraction.extraction_id)
@@ -416,24 +418,6 @@ class ExtractionStep:
         )
         await self._settle(attempt, outcome, judgements)
         await self._folder.announce(records)
-
-    def _judged(
-        self, extraction: Extraction, snapshot: Snapshot, turns: Sequence[Turn]
-    ) -> dict[int, Judgement]:
-        return {
-            index: judge(
-                part=index,
-                reply=part.reply,
-                kinds=part.kinds,
-                turns=turns_of(part, turns),
-                snapshot=snapshot,
-                extraction_id=extraction.extraction_id,
-                version=part.version,
-                ids=self._ids,
-            )
-            for index, part in enumerate(extraction.parts)
-            if part.reply is not None and part.state is PartState.ANSWERED
-        }
 
     async def _settle(
         self, attempt: _Attempt, outcome: Outcome, judgements: dict[int, Judgement]

@@ -14,12 +14,13 @@ from pydantic import ValidationError
 
 from pipeline.dates import moment_of
 from pipeline.ids import OpaqueIds
+from pipeline.planning import turns_of
 from pipeline.quoting import Found, SaidTurn, is_greeting, normalized_quote
 from pipeline.recalled import without_recalled
 from pipeline.redaction import MARK, NO_SECRETS, KnownSecrets, redact
 from pipeline.slots import content_key, slot_key
 from schemas.assertion import Assertion, Evidence, SourcePosition
-from schemas.extraction import Reply, SetAside
+from schemas.extraction import Extraction, PartState, Reply, SetAside
 from schemas.identity import Scope, Visibility
 from schemas.memory import CONTENT_TYPES, ITEM_TYPES, Content, Item, Kind
 from schemas.snapshot import Snapshot
@@ -67,6 +68,33 @@ _QUOTABLE: Final[dict[Kind, frozenset[Role]]] = {
 """Whose turns an item of a kind may quote. Each rests on a turn of the user's besides."""
 
 _USER: Final = frozenset({"user", "the user", "me", "i", "myself", "speaker"})
+
+
+def judge_answers(
+    extraction: Extraction, snapshot: Snapshot, turns: Sequence[Turn], ids: OpaqueIds
+) -> dict[int, Judgement]:
+    """Return the judgement of each answered part of a run, by the part's number. Pure.
+
+    Args:
+        extraction: The run.
+        snapshot: What it is a run of.
+        turns: At least those of its parts that are still there.
+        ids: Makes the ids of slots and assertions.
+    """
+    return {
+        index: judge(
+            part=index,
+            reply=part.reply,
+            kinds=part.kinds,
+            turns=turns_of(part, turns),
+            snapshot=snapshot,
+            extraction_id=extraction.extraction_id,
+            version=part.version,
+            ids=ids,
+        )
+        for index, part in enumerate(extraction.parts)
+        if part.reply is not None and part.state is PartState.ANSWERED
+    }
 
 
 def judge(

@@ -40,7 +40,7 @@ class MeteredModel:
             self._metrics.model_called(self._provider, "cut_off")
             self._metrics.answer_unkept("cut_off")
             raise
-        except Exception as error:
+        except Exception as error:  # only counted, whatever it is; raised again
             self._failed(error)
             raise
         self._metrics.model_called(self._provider, "answered")
