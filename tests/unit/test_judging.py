@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from pipeline.ids import OpaqueIds
-from pipeline.judging import Judgement, SetAsideReason, judge
+from pipeline.judging import Judgement, SetAsideReason, judge, judge_answers
 from pipeline.redaction import MARK
-from schemas.extraction import Reply
+from schemas.extraction import PartState, Reply
 from schemas.identity import Scope, Visibility
 from schemas.memory import Kind, Relation
 from schemas.turn import Role, Turn
-from tests.builders import IDENTITY, SAID_AT, SESSION, SNAPSHOT, snapshot, turn
+from tests.builders import IDENTITY, SAID_AT, SESSION, SNAPSHOT, extraction, part, snapshot, turn
 
 IDS = OpaqueIds(b"k" * 32)
 KEY = "sk-test-0000000000000000000000"
@@ -338,3 +338,18 @@ def test_items_of_an_answer_stand_in_one_order() -> None:
 
     assert [made.position.item for made in both.assertions] == [1, 2]
     assert {made.run for made in both.assertions} == {3}
+
+
+def test_of_a_run_only_what_stands_answered_is_judged() -> None:
+    """What was answered and then set aside makes no assertion, nor does what waits."""
+    answer = reply({"semantic": [item()]})
+    run = extraction(
+        part(1, 8, reply=answer, state=PartState.DEAD),
+        part(1, 8, reply=answer, state=PartState.ANSWERED, version="v2"),
+        part(1, 8),
+    )
+
+    judgements = judge_answers(run, snapshot(1, 8), TURNS, IDS)
+
+    assert list(judgements) == [1]
+    assert [made.version for made in judgements[1].assertions] == ["v2"]
