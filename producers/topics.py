@@ -9,7 +9,12 @@ from typing import Any, Final, cast
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import (
+    KafkaError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 
 from pipeline.errors import BrokerUnavailableError, ConfigurationError
 from pipeline.settings import KafkaSettings
@@ -109,7 +114,7 @@ async def _administering(settings: KafkaSettings) -> AsyncGenerator[Any]:
 
 
 async def _found(admin: Any, topics: Sequence[Topic]) -> dict[str, _Found]:
-    """Return those of the topics that exist and whose partitions all have a leader.
+    """Return those of the topics that each broker asked knows, led in all their partitions.
 
     It asks for all there are: to ask for one in particular makes many brokers create it.
     """
@@ -125,22 +130,31 @@ async def _found(admin: Any, topics: Sequence[Topic]) -> dict[str, _Found]:
             configs=configs[name],
         )
         for name, partitions in there.items()
-        if partitions and all(partition["leader"] >= 0 for partition in partitions)
+        if name in configs
+        and partitions
+        and all(partition["leader"] >= 0 for partition in partitions)
     }
 
 
 async def _configs(admin: Any, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the settings by topic; a broker may not have heard of one that another has."""
     asked = dict.fromkeys(("message.timestamp.type", "retention.ms", "max.message.bytes"), "")
     responses = await admin.describe_configs(
         [ConfigResource(ConfigResourceType.TOPIC, name, configs=asked) for name in names]
     )
-    return {
-        resource["resource_name"]: {
-            entry["config_names"]: entry["config_value"] for entry in resource["config_entries"]
-        }
-        for response in responses
-        for resource in response.to_object()["resources"]
-    }
+    configs: dict[str, dict[str, str]] = {}
+    for resource in (each for response in responses for each in response.to_object()["resources"]):
+        error = for_code(resource["error_code"])
+        if not resource["error_code"]:
+            configs[resource["resource_name"]] = {
+                entry["config_names"]: entry["config_value"] for entry in resource["config_entries"]
+            }
+        elif error is not UnknownTopicOrPartitionError:
+            raise ConfigurationError(
+                f"Kafka refused to describe the topic {resource['resource_name']} "
+                f"({error.__name__}): allow this client DescribeConfigs on it"
+            )
+    return configs
 
 
 async def _create(admin: Any, missing: Sequence[Topic], settings: KafkaSettings) -> list[str]:
