@@ -1,8 +1,9 @@
 """A consumer that stays alive over a record its library can't read.
 
-aiokafka decodes the *names* of headers strictly; of one that is no UTF-8 it makes an exception at
-every read of its partition, and FastStream restarts the read at once, for ever. Here the partition
-is held and said to be, and the others go on. Its record can't be had, so nobody skips it for you.
+aiokafka makes an exception of a header name that is no UTF-8, of a checksum that is wrong and of a
+compression it can't undo, at every read of that partition, and FastStream restarts the read at
+once, for ever. Here the partition is held and said to be, and the others go on. Its record can't be
+had, so nobody skips it for you; it is fetched again after a while, for the fault may be the wire's.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,9 +11,24 @@ from typing import Any, cast
 
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import CorruptRecordException
+from aiokafka.errors import UnsupportedCodecError
 
 log = structlog.get_logger(__name__)
+
+_REPLICA = (
+    "see the batch with kafka-dump-log.sh and restore it from another replica; if there is none, "
+    "keep its bytes and move the group past the whole batch: kafka-consumer-groups.sh "
+    "--reset-offsets --to-offset <its last offset + 1> --execute, with the group stopped"
+)
+_CODEC = (
+    "set compression.type=producer on the topic and let nobody compress with anything but gzip; "
+    "keep the batch, then move the group past it: kafka-consumer-groups.sh --reset-offsets "
+    "--to-offset <its last offset + 1> --execute, with the group stopped"
+)
+_RECORD = (
+    "keep the record, then move the group past it: kafka-consumer-groups.sh --reset-offsets "
+    "--to-offset <this offset + 1> --execute, with the group stopped"
+)
 
 
 class HoldingConsumer(AIOKafkaConsumer):
@@ -31,15 +47,16 @@ class HoldingConsumer(AIOKafkaConsumer):
         while True:
             try:
                 return await cast("Any", super()).getone(*partitions)
-            except (UnicodeDecodeError, CorruptRecordException) as error:
+            except Exception as error:
+                # Whatever the library makes of such bytes: what ended by it can't be read.
                 held = tuple(self._broken())
                 if not held:
                     raise
-                for partition in held:
-                    self._hold(partition, error)
+                for partition, offset in held:
+                    self._hold(partition, offset, error)
 
-    def _broken(self) -> Iterable[TopicPartition]:
-        """Yield the partitions whose record iterator ended by an exception."""
+    def _broken(self) -> Iterable[tuple[TopicPartition, int]]:
+        """Yield the partitions whose record iterator ended by an exception, and where it did."""
         fetcher = cast("Any", self)._fetcher
         fetched = cast("dict[TopicPartition, Any]", fetcher._records)
         for partition, result in list(fetched.items()):
@@ -47,15 +64,25 @@ class HoldingConsumer(AIOKafkaConsumer):
             iterator = getattr(records, "_records_iterator", None)
             if iterator is not None and iterator.gi_frame is None:
                 del fetched[partition]
-                yield partition
+                yield partition, cast("Any", records).next_fetch_offset
 
-    def _hold(self, partition: TopicPartition, error: Exception) -> None:
+    def _hold(self, partition: TopicPartition, offset: int, error: Exception) -> None:
         log.error(
             "record_unreadable",
             topic=partition.topic,
             partition=partition.partition,
+            offset=offset,
             exception=type(error).__name__,
-            advice="keep the record, then move the group past it: kafka-consumer-groups.sh "
-            "--reset-offsets --shift-by 1 --execute, with the group stopped",
+            advice=_advice(error),
         )
         self._rest(partition)
+
+
+def _advice(error: Exception) -> str:
+    match error:
+        case UnsupportedCodecError():
+            return _CODEC
+        case UnicodeDecodeError():
+            return _RECORD
+        case _:
+            return _REPLICA
