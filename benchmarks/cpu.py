@@ -70,6 +70,7 @@ class _NotedPublisher:
 class _InstantModel:
     """Answers at once with one fact a snapshot."""
 
+    name = "instant"
     version = "bench"
     max_tokens = 4096
 

@@ -16,6 +16,7 @@ from pipeline.clock import SystemClock
 from pipeline.cutting import Cutter, SnapshotStep
 from pipeline.dead_letters import DeadLetters
 from pipeline.extracting import ExtractionStep
+from pipeline.failed_attempts import FailedAttempts
 from pipeline.fates import Fates
 from pipeline.gating import Gate
 from pipeline.ids import OpaqueIds
@@ -26,6 +27,7 @@ from pipeline.models.metering import MeteredModel
 from pipeline.ports import Model, Publisher, ServerTime
 from pipeline.refolding import Folder
 from pipeline.settings import LLMSettings, Settings
+from pipeline.settling import Settler
 from pipeline.stores.assertions import MongoAssertions
 from pipeline.stores.deliveries import MongoDeliveries
 from pipeline.stores.extractions import MongoExtractions
@@ -268,6 +270,26 @@ def extraction_step(
         model: Who is asked.
         is_alone: Whether nothing else runs in this process.
     """
+    settler = Settler(
+        extractions=parts.extractions,
+        snapshots=parts.snapshots,
+        folder=parts.folder,
+        fates=parts.fates,
+        clock=parts.clock,
+        metrics=parts.metrics,
+    )
+    failed_attempts = FailedAttempts(
+        extractions=parts.extractions,
+        turns=parts.turns,
+        fates=parts.fates,
+        settler=settler,
+        clock=parts.clock,
+        server_time=parts.server_time,
+        tiers=retry_tiers(parts.settings, Stage.EXTRACTION),
+        age_cap=parts.settings.retry.age_cap,
+        answer_tokens=model.max_tokens,
+        metrics=parts.metrics,
+    )
     return ExtractionStep(
         extractions=parts.extractions,
         snapshots=parts.snapshots,
@@ -278,12 +300,11 @@ def extraction_step(
         fates=parts.fates,
         dead_letters=parts.dead_letters,
         ids=parts.ids,
-        clock=parts.clock,
+        settler=settler,
+        failed_attempts=failed_attempts,
         server_time=parts.server_time,
         owner=f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}",
-        tiers=retry_tiers(parts.settings, Stage.EXTRACTION),
         settings=parts.settings.extraction,
-        retry=parts.settings.retry,
         metrics=parts.metrics,
         is_alone=is_alone,
     )

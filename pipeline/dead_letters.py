@@ -33,8 +33,7 @@ class LetterSubject:
     extraction: Extraction
     project_id: str | None
     part: int
-    model: str | None
-    finish_reason: str | None
+    model: str
 
 
 class DeadLetters:
@@ -122,7 +121,6 @@ class DeadLetters:
             extraction_id=extraction.extraction_id,
             part=subject.part,
             model=subject.model,
-            finish_reason=subject.finish_reason,
             created_at=attempts[-1].failed_at,
         )
 

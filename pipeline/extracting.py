@@ -7,40 +7,36 @@ extraction once more changes nothing.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 from weakref import WeakValueDictionary
 
 import structlog
 
-from pipeline.crash_loops import CRASHES, SUSPECT_CLAIMS, SuspectError, crash_loop
+from pipeline.crash_loops import CRASHES, SUSPECT_CLAIMS, SuspectError
 from pipeline.crash_points import CrashPoint, reached
 from pipeline.dead_letters import DeadLetters
 from pipeline.errors import ConfigurationError, MessageError, MissingDocumentError
-from pipeline.failures import classify, is_infrastructure
+from pipeline.failed_attempts import FailedAttempts
+from pipeline.failures import is_infrastructure
 from pipeline.fates import ClaimLostError, Context, Fates
-from pipeline.gating import Gate, HeldError, Passage
+from pipeline.gating import Gate, HeldError
 from pipeline.ids import OpaqueIds
-from pipeline.judging import Judgement, judge_answers
+from pipeline.judging import judge_answers
 from pipeline.messages import EVENT_ID_HEADER, decode
 from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.offloading import apart
 from pipeline.planning import (
     FIRST_TICKET,
     extraction_id,
-    halves,
     new_extraction,
     next_waiting,
     outcome_of,
-    parts_to_bury,
     ready_data,
     run_of,
-    summary_of,
     turns_of,
 )
 from pipeline.ports import (
-    Clock,
     Extractions,
     Model,
     ModelRequest,
@@ -49,39 +45,20 @@ from pipeline.ports import (
     Turns,
 )
 from pipeline.refolding import Folder
-from pipeline.retry import GiveUp, Hold, RetryIn, decide
-from pipeline.settings import ExtractionSettings, RetrySettings
+from pipeline.settings import ExtractionSettings
+from pipeline.settling import Claimed, Settler
 from schemas.event import SnapshotReady, SnapshotReadyData
 from schemas.extraction import Extraction, Outcome, PartState, Reply
-from schemas.failure import Attempt, Failure, FailureClass
+from schemas.failure import FailureClass
 from schemas.message import TICKET_HEADER, IncomingMessage
 from schemas.snapshot import Snapshot
-from schemas.topics import RetryTier, Stage
+from schemas.topics import Stage
 from schemas.turn import Turn
 
 log = structlog.get_logger()
 
 CALLS: Final = 8
 """Answers one attempt asks for at most; what is left goes on in another one."""
-_SPLITTABLE: Final = (FailureClass.TRUNCATED, FailureClass.CONTEXT_LENGTH)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Attempt:
-    """One claim on one extraction, while it is worked on."""
-
-    message: IncomingMessage
-    extraction: Extraction
-    ends_at: float
-    """By the event loop's clock."""
-    calls: int = 0
-    part: int | None = None
-    """The part a model is being asked for, if one is."""
-    project_id: str | None = None
-    model: str | None = None
-    passage: Passage
-    is_crash_loop: bool
-    """What can be set aside is to be, once."""
 
 
 class ExtractionStep:
@@ -102,12 +79,11 @@ class ExtractionStep:
         fates: Fates,
         dead_letters: DeadLetters,
         ids: OpaqueIds,
-        clock: Clock,
+        settler: Settler,
+        failed_attempts: FailedAttempts,
         server_time: ServerTime,
         owner: str,
-        tiers: Sequence[RetryTier],
         settings: ExtractionSettings,
-        retry: RetrySettings,
         metrics: Metrics = NO_METRICS,
         is_alone: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -123,12 +99,11 @@ class ExtractionStep:
         self._fates = fates
         self._dead_letters = dead_letters
         self._ids = ids
-        self._clock = clock
+        self._settler = settler
+        self._failed_attempts = failed_attempts
         self._server_time = server_time
         self._owner = owner
-        self._tiers = tiers
         self._settings = settings
-        self._age_cap = retry.age_cap
         self._turnstiles: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """One an extraction that is worked on here; gone when nobody is."""
 
@@ -190,7 +165,7 @@ class ExtractionStep:
         reached(CrashPoint.EXTRACTION_ENSURED)
         if extraction.outcome is not None:
             self._metrics.duplicate_suppressed("settled")
-            await self._finish(extraction)
+            await self._settler.finish(extraction)
             return True
         ticket = message.header(TICKET_HEADER) or FIRST_TICKET
         if ticket != extraction.next.ticket and not is_crash_loop:
@@ -216,28 +191,29 @@ class ExtractionStep:
             asks=next_waiting(extraction) is not None and not is_crash_loop,
             is_replay=extraction.run > 0,
         ) as passage:
-            claimed = await self._extractions.claim(
+            taken = await self._extractions.claim(
                 extraction,
                 owner=self._owner,
                 message=_coordinates(message),
                 now_ms=await self._server_time.now_ms(),
                 lease=self._settings.lease,
             )
-            if claimed is None:
+            if taken is None:
                 return await self._is_left_to_another(message, extraction)
             reached(CrashPoint.EXTRACTION_CLAIMED)
-            if claimed.crashes >= SUSPECT_CLAIMS and not self._is_alone():
-                await self._extractions.release(claimed)
+            if taken.crashes >= SUSPECT_CLAIMS and not self._is_alone():
+                await self._extractions.release(taken)
                 raise SuspectError
-            attempt = _Attempt(
+            claimed = Claimed(
                 message=message,
-                extraction=claimed,
+                extraction=taken,
                 ends_at=asyncio.get_running_loop().time()
                 + self._settings.attempt_deadline.total_seconds(),
+                model=self._model.name,
                 passage=passage,
-                is_crash_loop=is_crash_loop or claimed.crashes >= CRASHES,
+                is_crash_loop=is_crash_loop or taken.crashes >= CRASHES,
             )
-            return await self._work(attempt)
+            return await self._work(claimed)
 
     async def _is_left_to_another(self, message: IncomingMessage, seen: Extraction) -> bool:
         """See to it that a live message stays for an extraction somebody else holds."""
@@ -252,12 +228,14 @@ class ExtractionStep:
             self._metrics.duplicate_suppressed("held_by_another")
             return True
         try:
-            await self._fates.defer(_context(message, None), current)
+            await self._fates.defer(
+                Context(message=message, project_id=None, model=self._model.name), current
+            )
         except ClaimLostError:
             return False
         return True
 
-    async def _work(self, attempt: _Attempt) -> bool:
+    async def _work(self, claimed: Claimed) -> bool:
         """Work on a claimed extraction until it is settled or waits; the claim ends with it.
 
         The one place that settles a failure: whatever went wrong becomes a recorded fate here, or
@@ -266,34 +244,34 @@ class ExtractionStep:
         try:
             while True:
                 try:
-                    await self._extract(attempt)
+                    await self._extract(claimed)
                 except (ClaimLostError, HeldError):
                     raise
                 except Exception as error:  # whatever it is becomes a fate, or is raised again
                     if is_infrastructure(error) or isinstance(error, ConfigurationError):
                         raise
-                    if not await self._goes_on_after(attempt, error):
+                    if not await self._failed_attempts.goes_on_after(claimed, error):
                         return True
                 else:
                     return True
         except ClaimLostError:
             return False
         except HeldError:
-            await self._extractions.release(attempt.extraction)
+            await self._extractions.release(claimed.extraction)
             raise
         except asyncio.CancelledError:
-            await asyncio.shield(self._extractions.release(attempt.extraction))
+            await asyncio.shield(self._extractions.release(claimed.extraction))
             raise
 
-    async def _extract(self, attempt: _Attempt) -> None:
+    async def _extract(self, claimed: Claimed) -> None:
         """E4 to E9: read the turns, ask for what has no answer, conclude."""
-        extraction = attempt.extraction
+        extraction = claimed.extraction
         snapshot = await self._snapshots.get(extraction.snapshot_id)
         if snapshot is None:
             raise MissingDocumentError("snapshot")
-        attempt.project_id = snapshot.identity.project_id
+        claimed.project_id = snapshot.identity.project_id
         # Before the turns are read, for that may be what kills.
-        if attempt.is_crash_loop and not await self._goes_on_after_crashes(attempt):
+        if claimed.is_crash_loop and not await self._failed_attempts.goes_on_after_crashes(claimed):
             return
         turns = await self._turns.read(
             snapshot.session,
@@ -302,56 +280,44 @@ class ExtractionStep:
         )
         is_replaced = snapshot.active_run != extraction.run
         if is_replaced or not any(turn.seq >= snapshot.first_seq for turn in turns):
-            await self._settle(attempt, Outcome.GONE, {})
+            await self._settler.settle(claimed, Outcome.GONE, {})
             return
-        while (part := next_waiting(attempt.extraction)) is not None:
-            if not self._has_time(attempt):
-                await self._fates.go_on_later(self._context(attempt), attempt.extraction)
+        while (part := next_waiting(claimed.extraction)) is not None:
+            if not self._has_time(claimed):
+                await self._fates.go_on_later(claimed.context, claimed.extraction)
                 return
-            await self._ask(attempt, part, snapshot, turns)
-        await self._conclude(attempt, snapshot, turns)
+            await self._ask(claimed, part, snapshot, turns)
+        await self._conclude(claimed, snapshot, turns)
 
-    async def _goes_on_after_crashes(self, attempt: _Attempt) -> bool:
-        """Set aside what waits, else what was answered; with neither left, end without either."""
-        attempt.is_crash_loop = False
-        parts = parts_to_bury(attempt.extraction)
-        if not parts:
-            await self._settle(attempt, Outcome.DEAD, {})
-            return False
-        self._metrics.attempt_failed(FailureClass.CRASH_LOOP)
-        await self._give_up(attempt, crash_loop(), parts, is_exhausted=False)
-        return True
-
-    def _has_time(self, attempt: _Attempt) -> bool:
+    def _has_time(self, claimed: Claimed) -> bool:
         """Whether another answer may be asked for: the first always, the others in due time."""
-        left = attempt.ends_at - asyncio.get_running_loop().time()
-        return attempt.calls == 0 or (
-            attempt.calls < CALLS and left > self._settings.attempt_deadline.total_seconds() / 2
+        left = claimed.ends_at - asyncio.get_running_loop().time()
+        return claimed.calls == 0 or (
+            claimed.calls < CALLS and left > self._settings.attempt_deadline.total_seconds() / 2
         )
 
     async def _ask(
-        self, attempt: _Attempt, part: int, snapshot: Snapshot, turns: Sequence[Turn]
+        self, claimed: Claimed, part: int, snapshot: Snapshot, turns: Sequence[Turn]
     ) -> None:
         """E5 and E6: ask the model for a part and store its answer."""
-        asked = attempt.extraction.parts[part]
+        asked = claimed.extraction.parts[part]
         request = ModelRequest(
             turns=turns_of(asked, turns),
             context=self._context_before(asked.first_seq, turns),
             kinds=asked.kinds,
             max_tokens=asked.max_tokens,
         )
-        attempt.part = part
-        attempt.calls += 1
-        async with asyncio.timeout_at(attempt.ends_at):
+        claimed.part = part
+        claimed.calls += 1
+        async with asyncio.timeout_at(claimed.ends_at):
             reply = await self._model.answer(request)
         reached(CrashPoint.MODEL_ANSWERED)
-        attempt.extraction = await self._store(attempt.extraction, part, reply)
-        attempt.part = None
-        attempt.model = reply.model
-        await attempt.passage.answered()
+        claimed.extraction = await self._store(claimed.extraction, part, reply)
+        claimed.part = None
+        await claimed.passage.answered()
         log.info(
             "part_answered",
-            extraction=attempt.extraction.extraction_id,
+            extraction=claimed.extraction.extraction_id,
             part=part,
             model=reply.model,
             calls=reply.calls,
@@ -396,9 +362,9 @@ class ExtractionStep:
             raise ClaimLostError
         return stored
 
-    async def _conclude(self, attempt: _Attempt, snapshot: Snapshot, turns: Sequence[Turn]) -> None:
+    async def _conclude(self, claimed: Claimed, snapshot: Snapshot, turns: Sequence[Turn]) -> None:
         """E7 to E9: judge the items, fold what is accepted, settle."""
-        extraction = attempt.extraction
+        extraction = claimed.extraction
         judgements = await apart(
             turns, lambda: judge_answers(extraction, snapshot, turns, self._ids)
         )
@@ -409,146 +375,15 @@ class ExtractionStep:
         current = await self._snapshots.get(snapshot.snapshot_id)
         if current is None or current.active_run != extraction.run:
             await self._folder.remove_run(extraction.extraction_id)
-            await self._settle(attempt, Outcome.GONE, {})
+            await self._settler.settle(claimed, Outcome.GONE, {})
             return
         outcome = outcome_of(
             extraction,
             accepted=len(assertions),
             set_aside=sum(len(judgement.set_aside) for judgement in judgements.values()),
         )
-        await self._settle(attempt, outcome, judgements)
+        await self._settler.settle(claimed, outcome, judgements)
         await self._folder.announce(records)
-
-    async def _settle(
-        self, attempt: _Attempt, outcome: Outcome, judgements: dict[int, Judgement]
-    ) -> None:
-        """E9: fix the outcome, then what follows from it.
-
-        Raises:
-            ClaimLostError: Nothing was written.
-        """
-        extraction = attempt.extraction
-        is_mine = await self._extractions.settle(
-            extraction,
-            outcome,
-            set_aside={part: judgement.set_aside for part, judgement in judgements.items()},
-            settled_at=self._clock.now(),
-        )
-        if not is_mine:
-            await self._leave_no_trace(extraction)
-            raise ClaimLostError
-        reached(CrashPoint.EXTRACTION_SETTLED)
-        log.info("extraction_settled", extraction=extraction.extraction_id, outcome=outcome)
-        if outcome not in (Outcome.DEAD, Outcome.PARTIAL):
-            await attempt.passage.ended_well()
-        self._metrics.extraction_settled(outcome)
-        await self._finish(extraction.model_copy(update={"outcome": outcome}))
-
-    async def _leave_no_trace(self, extraction: Extraction) -> None:
-        """Remove what was asserted meanwhile from an answer that its successor set aside."""
-        current = await self._extractions.get(extraction.extraction_id)
-        if current is not None and any(
-            part.reply and part.state is PartState.DEAD for part in current.parts
-        ):
-            await self._folder.remove_run(extraction.extraction_id)
-
-    async def _finish(self, extraction: Extraction) -> None:
-        """Do what follows from an outcome. Idempotent: a redelivery comes here too."""
-        await self._snapshots.settle(
-            extraction.snapshot_id, run=extraction.run, summary=summary_of(extraction)
-        )
-        reached(CrashPoint.SNAPSHOT_SETTLED)
-        await self._fates.send_pending(extraction)
-
-    async def _goes_on_after(self, attempt: _Attempt, error: BaseException) -> bool:
-        """F1 and F2: decide what becomes of a failure; true if the attempt goes on.
-
-        Raises:
-            ClaimLostError: Nothing was written.
-            HeldError: No message can succeed like this, or its letter is held back.
-        """
-        failure = classify(error)
-        self._metrics.attempt_failed(failure.failure_class)
-        part, attempt.part = attempt.part, None
-        log.warning(
-            "attempt_failed",
-            extraction=attempt.extraction.extraction_id,
-            part=part,
-            failure_class=failure.failure_class,
-            reason=failure.reason,
-            exception=failure.exception,
-        )
-        if part is not None and failure.failure_class.is_content:
-            await attempt.passage.answered()
-            await self._shrink_or_bury(attempt, failure, part)
-            return True
-        if part is not None and not await attempt.passage.failed(failure):
-            raise HeldError(failure.reason)
-        failed = Attempt(failure=failure, failed_at=self._clock.now())
-        decision = decide(
-            (*attempt.extraction.attempts, failed),
-            first_seen_ms=attempt.extraction.first_seen_ms,
-            now_ms=await self._server_time.now_ms(),
-            tiers=self._tiers,
-            age_cap=self._age_cap,
-            is_model_answering_others=await attempt.passage.answers_others(),
-        )
-        match decision:
-            case RetryIn(tier=tier):
-                await self._fates.retry(self._context(attempt), attempt.extraction, tier, failed)
-                return False
-            case Hold():
-                raise HeldError(failure.reason)
-            case GiveUp(failure=last, disposition=disposition):
-                parts = parts_to_bury(attempt.extraction)
-                if part is not None and disposition == "content":
-                    parts = [part]
-                if not parts:
-                    # Whatever fails still has its letters; it must not fail for ever.
-                    await self._settle(attempt, Outcome.DEAD, {})
-                    return False
-                await self._give_up(attempt, last, parts, is_exhausted=disposition == "exhausted")
-                return True
-
-    async def _shrink_or_bury(self, attempt: _Attempt, failure: Failure, part: int) -> None:
-        """Ask for a part differently if that can help, else set it aside."""
-        extraction = attempt.extraction
-        asked = extraction.parts[part]
-        if failure.failure_class is FailureClass.TRUNCATED and asked.max_tokens is None:
-            is_mine = await self._extractions.enlarge(extraction, part, 2 * self._model.max_tokens)
-            reached(CrashPoint.PART_ENLARGED)
-        elif failure.failure_class in _SPLITTABLE and (
-            smaller := halves(
-                asked, await self._turns.read(extraction.session, asked.first_seq, asked.last_seq)
-            )
-        ):
-            is_mine = await self._extractions.split(extraction, part, smaller)
-            reached(CrashPoint.PART_SPLIT)
-        else:
-            await self._give_up(attempt, failure, [part], is_exhausted=False)
-            return
-        if not is_mine:
-            raise ClaimLostError
-        await self._read_again(attempt)
-
-    async def _give_up(
-        self, attempt: _Attempt, failure: Failure, parts: Sequence[int], *, is_exhausted: bool
-    ) -> None:
-        await attempt.passage.admit_letter(failure, session=attempt.extraction.session)
-        failed = Attempt(failure=failure, failed_at=self._clock.now())
-        await self._fates.bury(
-            self._context(attempt), attempt.extraction, parts, failed, is_exhausted=is_exhausted
-        )
-        await self._read_again(attempt)
-
-    async def _read_again(self, attempt: _Attempt) -> None:
-        current = await self._extractions.get(attempt.extraction.extraction_id)
-        if current is None or current.fence != attempt.extraction.fence:
-            raise ClaimLostError
-        attempt.extraction = current
-
-    def _context(self, attempt: _Attempt) -> Context:
-        return Context(message=attempt.message, project_id=attempt.project_id, model=attempt.model)
 
 
 def _ready(message: IncomingMessage) -> SnapshotReadyData:
@@ -558,14 +393,10 @@ def _ready(message: IncomingMessage) -> SnapshotReadyData:
     return event.data
 
 
-def _context(message: IncomingMessage, project_id: str | None) -> Context:
-    return Context(message=message, project_id=project_id, model=None)
-
-
 def _coordinates(message: IncomingMessage) -> str:
     return f"{message.at.topic}/{message.at.partition}/{message.at.offset}"
 
 
 def _margin(settings: ExtractionSettings) -> timedelta:
-    """How long an answer may wait to be stored: what the lease has beyond the attempt."""
+    """How long an answer may wait to be stored: what the lease has beyond the claimed."""
     return max(settings.lease - settings.attempt_deadline, timedelta(seconds=5))

@@ -43,6 +43,7 @@ class _Verdict:
     reason: str
     retry_after_seconds: float | None = None
     request_id: str | None = None
+    finish_reason: str | None = None
 
 
 def classify(error: BaseException, *, now: datetime | None = None) -> Failure:
@@ -124,6 +125,7 @@ def _failure(verdict: _Verdict, link: BaseException, error: BaseException) -> Fa
         exception=_qualified(type(link)),
         retry_after_seconds=verdict.retry_after_seconds,
         request_id=verdict.request_id,
+        finish_reason=verdict.finish_reason,
         frame=_our_frame(error),
     )
 
@@ -177,6 +179,7 @@ def _ours(error: BaseException, _now: datetime) -> _Verdict | None:
             failure_class=error.failure_class,
             reason=error.reason,
             request_id=token(error.request_id),
+            finish_reason=token(error.finish_reason),
         )
     if isinstance(error, MessageError):
         return _Verdict(failure_class=error.failure_class, reason=error.reason)

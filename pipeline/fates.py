@@ -45,8 +45,7 @@ class Context:
 
     message: IncomingMessage
     project_id: str | None
-    model: str | None
-    finish_reason: str | None = None
+    model: str
 
 
 class Fates:
@@ -129,7 +128,6 @@ class Fates:
                     project_id=context.project_id,
                     part=part,
                     model=context.model,
-                    finish_reason=context.finish_reason,
                 ),
                 attempts,
                 is_exhausted=is_exhausted,

@@ -467,6 +467,11 @@ class Model(Protocol):
     """A model behind instructor, with its prompt."""
 
     @property
+    def name(self) -> str:
+        """The vendor's name of the model, as configured."""
+        ...
+
+    @property
     def version(self) -> str:
         """The extractor version: a hash of prompt, schema, model and parameters."""
         ...

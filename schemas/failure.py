@@ -55,6 +55,8 @@ class Failure(Frozen):
     """What the other side asked us to wait, if it did."""
     request_id: str | None = None
     """The vendor's id of the failed request."""
+    finish_reason: str | None = None
+    """Why the model stopped, in its vendor's word, if it answered."""
     frame: str | None = None
     """Our innermost frame, `module:function`; part of the fingerprint."""
 
@@ -99,6 +101,6 @@ class Letter(Frozen):
     extraction_id: str | None = None
     part: int | None = None
     model: str | None = None
-    finish_reason: str | None = None
+    """The model that is configured, where one was to be asked."""
     created_at: datetime
     state: Literal["dead", "waiting", "discarded", "resolved"] = "dead"

@@ -137,6 +137,11 @@ class InstructedModel:
         )
 
     @property
+    def name(self) -> str:
+        """The vendor's name of the model, as configured."""
+        return self._model
+
+    @property
     def version(self) -> str:
         """The extractor version: a hash of prompt, schema, model and parameters."""
         return self._version

@@ -19,6 +19,11 @@ class MeteredModel:
         self._metrics = metrics
 
     @property
+    def name(self) -> str:
+        """The vendor's name of the model, as configured."""
+        return self._model.name
+
+    @property
     def version(self) -> str:
         """The extractor version of the model."""
         return self._model.version

@@ -58,6 +58,7 @@ class Broker:
 class ScriptedModel:
     """Answers or raises as told; the last saying stands for all that follow."""
 
+    name = "model-1"
     version = "v1"
     max_tokens = 1000
 
@@ -165,6 +166,23 @@ async def test_a_snapshot_that_vanished_ends_as_a_letter_and_not_in_a_loop(
 
     assert settled.outcome is Outcome.DEAD
     assert len(broker.dead) == await parts.letters.count() == 1
+
+
+async def test_a_letter_names_the_model_and_why_it_stopped(
+    parts: Installation, broker: Broker
+) -> None:
+    await announced(parts, broker, "I live in Porto.")
+    refusal = AnswerError(
+        FailureClass.REFUSED, "refusal", finish_reason="content_filter", request_id="req-7"
+    )
+
+    await run(parts, broker, ScriptedModel(refusal))
+
+    letter = await parts.database["letters"].find_one()
+    assert letter is not None
+    assert letter["model"] == ScriptedModel.name
+    failure = letter["attempts"][-1]["failure"]
+    assert (failure["finish_reason"], failure["request_id"]) == ("content_filter", "req-7")
 
 
 async def test_turns_that_are_gone_settle_as_gone_without_a_call(

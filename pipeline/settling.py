@@ -1,0 +1,106 @@
+"""The end of an extraction: one outcome, and what follows from it."""
+
+from dataclasses import dataclass
+
+import structlog
+
+from pipeline.crash_points import CrashPoint, reached
+from pipeline.fates import ClaimLostError, Context, Fates
+from pipeline.gating import Passage
+from pipeline.judging import Judgement
+from pipeline.metrics import Metrics
+from pipeline.planning import summary_of
+from pipeline.ports import Clock, Extractions, Snapshots
+from pipeline.refolding import Folder
+from schemas.extraction import Extraction, Outcome, PartState
+from schemas.message import IncomingMessage
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True, kw_only=True)
+class Claimed:
+    """One claim on one extraction, while it is worked on."""
+
+    message: IncomingMessage
+    extraction: Extraction
+    ends_at: float
+    """By the event loop's clock."""
+    calls: int = 0
+    part: int | None = None
+    """The part a model is being asked for, if one is."""
+    model: str
+    project_id: str | None = None
+    passage: Passage
+    is_crash_loop: bool
+    """What can be set aside is to be, once."""
+
+    @property
+    def context(self) -> Context:
+        """What is known about where the work comes from."""
+        return Context(message=self.message, project_id=self.project_id, model=self.model)
+
+
+class Settler:
+    """Gives an extraction its outcome.
+
+    Concurrency: an outcome is written once, by whoever holds the claim; what follows is idempotent.
+    """
+
+    def __init__(
+        self,
+        *,
+        extractions: Extractions,
+        snapshots: Snapshots,
+        folder: Folder,
+        fates: Fates,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        self._extractions = extractions
+        self._snapshots = snapshots
+        self._folder = folder
+        self._fates = fates
+        self._clock = clock
+        self._metrics = metrics
+
+    async def settle(
+        self, claimed: Claimed, outcome: Outcome, judgements: dict[int, Judgement]
+    ) -> None:
+        """E9: fix the outcome, then what follows from it.
+
+        Raises:
+            ClaimLostError: Nothing was written.
+        """
+        extraction = claimed.extraction
+        is_mine = await self._extractions.settle(
+            extraction,
+            outcome,
+            set_aside={part: judgement.set_aside for part, judgement in judgements.items()},
+            settled_at=self._clock.now(),
+        )
+        if not is_mine:
+            await self._leave_no_trace(extraction)
+            raise ClaimLostError
+        reached(CrashPoint.EXTRACTION_SETTLED)
+        log.info("extraction_settled", extraction=extraction.extraction_id, outcome=outcome)
+        if outcome not in (Outcome.DEAD, Outcome.PARTIAL):
+            await claimed.passage.ended_well()
+        self._metrics.extraction_settled(outcome)
+        await self.finish(extraction.model_copy(update={"outcome": outcome}))
+
+    async def _leave_no_trace(self, extraction: Extraction) -> None:
+        """Remove what was asserted meanwhile from an answer that its successor set aside."""
+        current = await self._extractions.get(extraction.extraction_id)
+        if current is not None and any(
+            part.reply and part.state is PartState.DEAD for part in current.parts
+        ):
+            await self._folder.remove_run(extraction.extraction_id)
+
+    async def finish(self, extraction: Extraction) -> None:
+        """Do what follows from an outcome. Idempotent: a redelivery comes here too."""
+        await self._snapshots.settle(
+            extraction.snapshot_id, run=extraction.run, summary=summary_of(extraction)
+        )
+        reached(CrashPoint.SNAPSHOT_SETTLED)
+        await self._fates.send_pending(extraction)
