@@ -11,10 +11,10 @@ import structlog
 
 from pipeline.crash_loops import crash_loop
 from pipeline.crash_points import CrashPoint, reached
-from pipeline.errors import BrokerUnavailableError, MessageError
+from pipeline.errors import BrokerUnavailableError, MessageError, MessageTooLargeError
 from pipeline.failures import action, classify, fingerprint
 from pipeline.ids import OpaqueIds
-from pipeline.messages import forward
+from pipeline.messages import by_reference, forward
 from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.ports import Clock, Letters, Publisher
 from pipeline.sweeping import mend_each
@@ -172,7 +172,11 @@ class DeadLetters:
             failure=failure,
             stage=Stage(letter.stage),
         )
-        await self._publisher.publish(dead)
+        try:
+            await self._publisher.publish(dead)
+        except MessageTooLargeError:
+            log.warning("letter_sent_by_reference", letter=letter.letter_id, topic=dead.topic)
+            await self._publisher.publish(by_reference(dead))
         reached(CrashPoint.LETTER_PUBLISHED)
         await self._letters.mark_sent(letter.letter_id)
         reached(CrashPoint.LETTER_MARKED_SENT)

@@ -5,6 +5,7 @@ AfterturnError
 ├─ ConflictError            an idempotency key was used before, for another turn
 ├─ RecordingUnavailableError  the turn could not be stored; it may be tried again
 ├─ BrokerUnavailableError   a call to Kafka failed or ran out of its time
+│  └─ MessageTooLargeError  it refused a message for its size, and would again
 ├─ MessageError             an event that can't be read, now or ever
 ├─ AnswerError              a model's answer that can't be used
 ├─ MissingDocumentError     a document that should be there is not readable (yet)
@@ -46,6 +47,10 @@ class RecordingUnavailableError(AfterturnError):
 
 class BrokerUnavailableError(AfterturnError):
     """Kafka did not acknowledge in time. What was to be published is found and sent later."""
+
+
+class MessageTooLargeError(BrokerUnavailableError):
+    """Kafka takes no message of this size; sent as it is, it is refused every time."""
 
 
 class MessageError(AfterturnError):

@@ -25,6 +25,7 @@ from pipeline.errors import (
     BrokerUnavailableError,
     ConfigurationError,
     MessageError,
+    MessageTooLargeError,
     MissingDocumentError,
     RecordingUnavailableError,
 )
@@ -196,6 +197,10 @@ def _held(reason: Reason) -> _Verdict:
 _OF_OURS: Final[dict[type[AfterturnError], _Verdict]] = {
     MissingDocumentError: _Verdict(
         failure_class=FailureClass.MISSING, reason=Reason.DOCUMENT_MISSING
+    ),
+    # Before what it is a kind of: waiting makes no message smaller.
+    MessageTooLargeError: _Verdict(
+        failure_class=FailureClass.UNCLASSIFIED, reason=Reason.UNCLASSIFIED
     ),
     BrokerUnavailableError: _held(Reason.BROKER_UNAVAILABLE),
     RecordingUnavailableError: _held(Reason.DATABASE_UNAVAILABLE),

@@ -46,6 +46,8 @@ FAILURE_HEADERS: Final = tuple(
     f"{ERRORS_PREFIX}{name}" for name in ("stage", "class", "reason", "exception")
 )
 """How it failed last."""
+OMITTED_HEADER: Final = f"{ERRORS_PREFIX}omitted"
+"""Why a message on a dead topic goes without its key, value and other headers."""
 
 _LARGEST_INTEGER: Final = 2**63 - 1
 _EVENT: Final[TypeAdapter[Event]] = TypeAdapter(Event)
@@ -144,6 +146,19 @@ def forward(
         headers=(
             *_bounded(item for item in message.headers if not _is_ours(item[0])),
             *((name, _code(text)) for name, text in ours.items()),
+        ),
+    )
+
+
+def by_reference(dead: OutgoingMessage) -> OutgoingMessage:
+    """Return a forwarded message that is too large as what is said of it: the letter has it all."""
+    return OutgoingMessage(
+        topic=dead.topic,
+        key=None,
+        value=None,
+        headers=(
+            *(item for item in dead.headers if _is_ours(item[0])),
+            (OMITTED_HEADER, b"too_large"),
         ),
     )
 

@@ -55,6 +55,7 @@ class Publisher(Protocol):
 
         Raises:
             BrokerUnavailableError: It was not acknowledged in time; it may be there all the same.
+            MessageTooLargeError: It is larger than the topic takes.
         """
         ...
 

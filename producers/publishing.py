@@ -19,7 +19,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from pipeline.errors import BrokerUnavailableError
+from pipeline.errors import BrokerUnavailableError, MessageTooLargeError
 from pipeline.settings import KafkaSettings
 from schemas.message import OutgoingMessage
 
@@ -55,6 +55,7 @@ class KafkaPublisher:
 
         Raises:
             BrokerUnavailableError: It was not acknowledged in time; it may be there all the same.
+            MessageTooLargeError: It is larger than the topic takes.
         """
         producer: AIOKafkaProducer | None = None
         try:
@@ -68,7 +69,9 @@ class KafkaPublisher:
         except KafkaError as error:
             if _breaks_producer(error):
                 self._replace(producer, reason=type(error).__name__)
-            raise BrokerUnavailableError(f"Kafka refused: {type(error).__name__}") from error
+            is_too_large = isinstance(error, MessageSizeTooLargeError)
+            refused = MessageTooLargeError if is_too_large else BrokerUnavailableError
+            raise refused(f"Kafka refused: {type(error).__name__}") from error
 
     async def stop(self, timeout: timedelta = CLOSE_TIMEOUT) -> None:
         """Deliver what is under way and disconnect, both within `timeout`. Idempotent."""

@@ -22,6 +22,7 @@ from pipeline.errors import (
     BrokerUnavailableError,
     ConfigurationError,
     MessageError,
+    MessageTooLargeError,
     MissingDocumentError,
     RecordingUnavailableError,
 )
@@ -198,6 +199,7 @@ STORES: list[tuple[Exception, bool]] = [
     (aiokafka.errors.TopicAuthorizationFailedError(CANARY), True),
     (aiokafka.errors.MessageSizeTooLargeError(CANARY), False),
     (BrokerUnavailableError(CANARY), True),
+    (MessageTooLargeError(CANARY), False),
     (RecordingUnavailableError(CANARY), True),
     (caused(RuntimeError(CANARY), pymongo.errors.AutoReconnect(CANARY)), True),
     (ExceptionGroup("g", [KeyError("k"), pymongo.errors.AutoReconnect(CANARY)]), True),
@@ -330,6 +332,7 @@ def test_every_error_of_ours_is_considered() -> None:
         "MessageError",
         "MissingDocumentError",
         "BrokerUnavailableError",
+        "MessageTooLargeError",
         "RecordingUnavailableError",
         "ConfigurationError",
     }
