@@ -13,6 +13,7 @@ from cli.environment import DATA_DIR, AsJson, DataDir, settings_for
 from cli.failing import MISADDRESSED, message_of
 from cli.output import Output, counted
 from cli.running import run
+from consumers.deadlines import deadline_problems
 from pipeline.errors import BrokerUnavailableError, ConfigurationError
 from pipeline.failures import action
 from pipeline.models.choosing import model_from
@@ -43,7 +44,10 @@ def doctor(*, data_dir: DataDir = DATA_DIR, as_json: AsJson = False) -> None:
 
 
 async def _doctor(settings: Settings, data_dir: Path, output: Output) -> int:
-    findings = await asyncio.gather(_mongo(settings, data_dir), _kafka(settings), _model(settings))
+    findings = [
+        *await asyncio.gather(_mongo(settings, data_dir), _kafka(settings), _model(settings)),
+        _deadlines(settings),
+    ]
     for finding in findings:
         sign = "well " if finding.is_well else "WRONG"
         output.say(f"{sign}  {finding.name}: {finding.detail}")
@@ -127,10 +131,21 @@ async def _kafka(settings: Settings) -> Finding:
             f"it does not answer ({type(error.__cause__).__name__}); recording goes on without it,"
             " extraction waits: start it, or name it in AFTERTURN_KAFKA__BOOTSTRAP_SERVERS"
         ]
+    except ConfigurationError as error:
+        problems = [str(error)]
     return Finding(
         name=f"Kafka at {where}",
         is_well=not problems,
         detail="; ".join(problems) or "all topics are there as they should be",
+    )
+
+
+def _deadlines(settings: Settings) -> Finding:
+    problems = deadline_problems(settings)
+    return Finding(
+        name="Deadlines",
+        is_well=not problems,
+        detail="; ".join(problems) or "none contradicts another",
     )
 
 

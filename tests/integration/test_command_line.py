@@ -279,6 +279,25 @@ def test_without_servers_a_command_says_which_and_what_to_do(
         assert "hunter2" not in said
 
 
+def test_the_doctor_names_deadlines_that_contradict_each_other(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """A process with these would not start; the doctor says why before anybody tries."""
+    nowhere = {
+        "AFTERTURN_MONGO__URI": "mongodb://127.0.0.1:1",
+        "AFTERTURN_MONGO__TIMEOUT": "1",
+        "AFTERTURN_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1",
+        "AFTERTURN_KAFKA__REQUEST_TIMEOUT": "2",
+        "AFTERTURN_LLM__TIMEOUT": "900",
+    }
+
+    finished = run(environment | nowhere, "doctor", "--data-dir", tmp_path, "--json")
+
+    [found] = [each for each in result_of(finished)["findings"] if each["name"] == "Deadlines"]
+    assert not found["well"]
+    assert "AFTERTURN_LLM__TIMEOUT" in found["detail"]
+
+
 @pytest.mark.parametrize("name", ["import", "demo"])
 def test_what_can_be_no_transcript_is_refused_with_one_line(
     name: str, environment: dict[str, str], tmp_path: Path
