@@ -162,6 +162,8 @@ class Pool(ConsumerRebalanceListener):
         lane = self._lanes.get(partition)
         if lane is None or lane.is_closing or self._is_draining:
             return
+        if lane.progress.watermark.is_behind(message.at.offset):
+            lane = self._begun_anew(lane, message)
         if not lane.progress.watermark.register(message.at.offset):
             return
         work = _Work(lane, message)
@@ -169,6 +171,24 @@ class Pool(ConsumerRebalanceListener):
         if self._due is not None:
             self._delay(work, self._due)
         self._turn()
+
+    def _begun_anew(self, lane: _Lane, message: IncomingMessage) -> _Lane:
+        """Start anew with a partition that is read from an earlier offset than it was.
+
+        While it is ours, offsets only grow: this is another log of the same name, of a topic that
+        was made again. What was read of the old one says nothing about it.
+        """
+        partition = lane.progress.partition
+        log.warning(
+            "log_began_anew",
+            topic=partition.topic,
+            partition=partition.partition,
+            offset=message.at.offset,
+        )
+        lane.close()
+        lane.is_gone = True
+        fresh = self._lanes[partition] = _Lane(Progress(partition), is_paused=lane.is_paused)
+        return fresh
 
     def rest(self, partition: TopicPartition) -> None:
         """Read nothing of a partition for a while: its next record can't be read."""

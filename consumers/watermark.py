@@ -42,6 +42,11 @@ class Watermark:
             self._completed.remove(heappop(self._open))
         return self._open[0] if self._open else self._end
 
+    def is_behind(self, offset: int) -> bool:
+        """Return whether later ones were registered, and this one is not being worked on."""
+        is_known = offset in self._uncompleted or offset in self._completed
+        return not is_known and self._end is not None and offset < self._end
+
     @property
     def uncompleted(self) -> int:
         """How many are being worked on or wait for it."""

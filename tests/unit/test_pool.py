@@ -1,7 +1,7 @@
 """A pool works on so many messages at once, rests what must rest, and completes what is done."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -330,3 +330,50 @@ async def test_a_cancelled_step_completes_nothing(consumer: Consumer, step: Gate
     assert {offset for offsets in consumer.commits for offset in offsets.values()} <= {0}
     assert pool.in_flight == 0
     assert pool.held == 0
+
+
+async def test_a_log_that_began_anew_is_committed_from_its_own_start(
+    consumer: Consumer, step: Gated
+) -> None:
+    """A topic that is made again starts at 0: what was committed of the old one says nothing."""
+    async with pooled(consumer, step, concurrency=4) as pool:
+        for offset in range(3):
+            pool.submit(message(0, offset))
+        await turns()
+        for offset in range(2):
+            await step.end(0, offset)
+        await until(lambda: consumer.commits == [{ONE: 2}])
+        old = step.runs[0, 2]
+        for offset in range(2):
+            pool.submit(message(0, offset))
+        await turns()
+        old.set_result(None)
+        await step.end(0, 0)
+        await until(lambda: consumer.commits == [{ONE: 2}, {ONE: 1}])
+        await step.end(0, 1)
+        await until(lambda: consumer.commits == [{ONE: 2}, {ONE: 1}, {ONE: 2}])
+
+    assert step.begun == [(0, 0), (0, 1), (0, 2), (0, 0), (0, 1)]
+
+
+async def test_a_log_that_began_anew_is_read_on_when_the_old_one_rested(
+    consumer: Consumer, step: Gated
+) -> None:
+    async with pooled(consumer, step) as pool:
+        pool.submit(message(0, 5))
+        await turns()
+        await step.end(0, 5, OSError())
+        resting = set(consumer.paused)
+        pool.submit(message(0, 0))
+        await turns()
+
+        assert resting == {ONE}
+        assert consumer.paused == set()
+        assert pool.held == 0
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 (a commit comes by a timer)
+            await asyncio.sleep(0.001)
