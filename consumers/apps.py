@@ -171,7 +171,8 @@ class ConsumerApp:
     def _new_broker(self) -> KafkaBroker:
         settings = self._settings
         broker = KafkaBroker(
-            settings.bootstrap_servers,
+            # One text of several would be taken for the name of one.
+            settings.bootstrap_servers.split(","),
             client_id="afterturn",
             request_timeout_ms=_milliseconds(settings.request_timeout),
             consumer_only=True,
