@@ -1,7 +1,7 @@
 """Topics made explicitly, and checked for what we rely on: nothing of ours is auto-created."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,6 +15,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
+from aiokafka.protocol.metadata import MetadataRequest
 
 from pipeline.errors import BrokerUnavailableError, ConfigurationError
 from pipeline.settings import KafkaSettings
@@ -192,12 +193,31 @@ def _new(topic: Topic, settings: KafkaSettings) -> NewTopic:
 
 
 async def _settled(admin: Any, topics: Sequence[Topic]) -> dict[str, _Found]:
+    """Wait until every broker knows the topics: whoever asks next may ask any of them."""
     async with asyncio.timeout(SETTLE_TIMEOUT.total_seconds()):
         while True:
             found = await _found(admin, topics)
-            if len(found) == len({topic.name for topic in topics}):
+            is_complete = len(found) == len({topic.name for topic in topics})
+            if is_complete and await _is_known_everywhere(admin, found.keys()):
                 return found
             await asyncio.sleep(SETTLE_INTERVAL.total_seconds())
+
+
+async def _is_known_everywhere(admin: Any, names: Collection[str]) -> bool:
+    """Return whether each broker that can be asked knows the topics and who leads them."""
+    for broker in (await admin.describe_cluster())["brokers"]:
+        try:
+            metadata = await admin._client.send(broker["node_id"], MetadataRequest(None))
+        except KafkaError:
+            continue  # it is gone, and misleads nobody
+        known = {
+            each["topic"]
+            for each in metadata.to_object()["topics"]
+            if each["partitions"] and all(one["leader"] >= 0 for one in each["partitions"])
+        }
+        if not known.issuperset(names):
+            return False
+    return True
 
 
 def _problems(
