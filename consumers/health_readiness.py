@@ -1,11 +1,12 @@
 """Whether a process can do its work now: each dependency, how it is, and what to do about it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal
 
+from aiokafka import TopicPartition
 from pymongo.errors import PyMongoError
 
 from pipeline.errors import BrokerUnavailableError
@@ -72,8 +73,13 @@ def mongo(database: Database) -> Dependency:
     return Dependency(name="mongo", check=check)
 
 
-def kafka(settings: KafkaSettings, topics: Sequence[Topic]) -> Dependency:
-    """Return Kafka with the topics that are needed."""
+def kafka(
+    settings: KafkaSettings,
+    topics: Sequence[Topic],
+    *,
+    unreadable: Callable[[], Collection[TopicPartition]] = tuple,
+) -> Dependency:
+    """Return Kafka with the topics that are needed, and what of them can't be read here."""
 
     async def check() -> Condition:
         try:
@@ -90,6 +96,13 @@ def kafka(settings: KafkaSettings, topics: Sequence[Topic]) -> Dependency:
                 state="wrong",
                 detail="; ".join(problems),
                 action="run `./afterturn doctor` and do what it says of the topics",
+            )
+        if broken := sorted(unreadable()):
+            return Condition(
+                state="wrong",
+                detail="a record can't be read, and holds its partition: "
+                + ", ".join(f"{each.topic}/{each.partition}" for each in broken),
+                action="do what `record_unreadable` says in the log; a restart mends nothing",
             )
         return Condition(state="well", detail=f"{len(topics)} topics are as they should be")
 

@@ -1,8 +1,10 @@
 """The parts of a process's health, from its installation and what it runs."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+
+from aiokafka import TopicPartition
 
 from consumers import health_readiness
 from consumers.apps import ConsumerApp
@@ -44,7 +46,12 @@ def _health(
     parts: Installation, apps: Sequence[Runnable], loop: LoopWatch, exporter: PrometheusExporter
 ) -> Health:
     kafka = parts.settings.kafka
-    watched = [each for app in apps if isinstance(app, ConsumerApp) for each in app.watched()]
+    consumers = [app for app in apps if isinstance(app, ConsumerApp)]
+    watched = [each for app in consumers for each in app.watched()]
+
+    def unreadable() -> list[TopicPartition]:
+        pools = [pool for app in consumers for pool in app.pools.values()]
+        return [partition for pool in pools for partition in pool.unreadable()]
 
     async def measure() -> None:
         parts.metrics.backlog(await read_backlog(parts.database, parts.server_time))
@@ -60,7 +67,9 @@ def _health(
             blocked_limit=kafka.session_timeout,
         ),
         dependencies=_dependencies(
-            parts, asks_model=any(each.group == GROUPS[Stage.EXTRACTION] for each in watched)
+            parts,
+            unreadable,
+            asks_model=any(each.group == GROUPS[Stage.EXTRACTION] for each in watched),
         ),
         exporter=exporter,
         measure=measure,
@@ -68,10 +77,15 @@ def _health(
     )
 
 
-def _dependencies(parts: Installation, *, asks_model: bool) -> list[Dependency]:
+def _dependencies(
+    parts: Installation,
+    unreadable: Callable[[], Collection[TopicPartition]],
+    *,
+    asks_model: bool,
+) -> list[Dependency]:
     found = [
         health_readiness.mongo(parts.database),
-        health_readiness.kafka(parts.settings.kafka, TOPICS),
+        health_readiness.kafka(parts.settings.kafka, TOPICS, unreadable=unreadable),
     ]
     if asks_model:
         found.append(health_readiness.model(parts.settings.llm))

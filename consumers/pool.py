@@ -68,6 +68,8 @@ class _Lane:
     busy_keys: set[bytes] = field(default_factory=set[bytes])
     is_unreadable: bool = False
     """Its next record can't be read; after a while it is tried again."""
+    is_broken: bool = False
+    """Nothing was read since it came to a record that can't be."""
     is_closing: bool = False
     """Nothing is begun any more; what runs may still complete."""
     is_gone: bool = False
@@ -162,6 +164,7 @@ class Pool(ConsumerRebalanceListener):
         lane = self._lanes.get(partition)
         if lane is None or lane.is_closing or self._is_draining:
             return
+        lane.is_broken = False
         if lane.progress.watermark.is_behind(message.at.offset):
             lane = self._begun_anew(lane, message)
         if not lane.progress.watermark.register(message.at.offset):
@@ -195,7 +198,7 @@ class Pool(ConsumerRebalanceListener):
         lane = self._lanes.get(partition)
         if lane is None:
             return
-        lane.is_unreadable = True
+        lane.is_unreadable = lane.is_broken = True
         self._turn()
         asyncio.get_running_loop().call_later(
             self._limits.longest_hold.total_seconds(), self._rested, lane
@@ -404,8 +407,12 @@ class Pool(ConsumerRebalanceListener):
 
     @property
     def held(self) -> int:
-        """How many messages are held because their fate could not be written."""
-        return sum(len(lane.held) for lane in self._lanes.values())
+        """How many messages are held because their fate can't be written or they can't be read."""
+        return sum(len(lane.held) + lane.is_broken for lane in self._lanes.values())
+
+    def unreadable(self) -> set[TopicPartition]:
+        """Return the partitions whose next record can't be read, as far as was tried."""
+        return {partition for partition, lane in self._lanes.items() if lane.is_broken}
 
     @property
     def commit_failures(self) -> int:

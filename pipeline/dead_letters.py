@@ -174,9 +174,10 @@ class DeadLetters:
         )
         try:
             await self._publisher.publish(dead)
+            reached(CrashPoint.LETTER_PUBLISHED)
         except MessageTooLargeError:
             log.warning("letter_sent_by_reference", letter=letter.letter_id, topic=dead.topic)
             await self._publisher.publish(by_reference(dead))
-        reached(CrashPoint.LETTER_PUBLISHED)
+            reached(CrashPoint.LETTER_PUBLISHED)
         await self._letters.mark_sent(letter.letter_id)
         reached(CrashPoint.LETTER_MARKED_SENT)

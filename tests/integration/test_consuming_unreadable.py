@@ -14,6 +14,7 @@ from aiokafka.record.default_records import (
 from aiokafka.record.util import calc_crc32c
 from structlog.testing import capture_logs
 
+from consumers import health_readiness
 from tests.integration.consuming import (
     Told,
     consuming,
@@ -105,12 +106,16 @@ async def holds_its_partition(
     told = Told()
     settings = kafka_settings(servers, instance_id=group)
     with capture_logs() as logs:
-        async with consuming(settings, told, declared(topic, partitions=2), group):
+        async with consuming(settings, told, declared(topic, partitions=2), group) as app:
             await told.until_done(1)
             await append(servers, topic, [b"other"] * 5, partition=1)
             await told.until_done(6)
             await until_committed(servers, group, topic, 5, 1)
             await asyncio.sleep(1)
+            check = health_readiness.kafka(
+                settings, declared(topic, partitions=2), unreadable=app.pools["main"].unreadable
+            ).check
+            condition = await check()
     unreadable = [each for each in logs if each["event"] == "record_unreadable"]
 
     assert set(told.values) == {b"before", b"other"}
@@ -119,6 +124,8 @@ async def holds_its_partition(
         (each["topic"], each["partition"], each["offset"], each["exception"]) for each in unreadable
     ] == [(topic, 0, 1, exception)]
     assert advice in unreadable[0]["advice"]
+    assert (condition.state, f"{topic}/0" in condition.detail) == ("wrong", True)
+    assert "record_unreadable" in (condition.action or "")
 
 
 class _AsIfCompressed:

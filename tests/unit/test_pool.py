@@ -192,6 +192,27 @@ async def test_an_unreadable_record_and_a_full_pool_each_keep_a_partition_paused
     assert seen == [{ONE, TWO}, {ONE}, {ONE, TWO}, set()]
 
 
+async def test_a_partition_is_unreadable_until_something_of_it_is_read(
+    consumer: Consumer, step: Gated
+) -> None:
+    """Not only while it rests: every try that fails again would else look like a recovery."""
+    async with pooled(
+        consumer, step, concurrency=1, longest_hold=timedelta(milliseconds=1)
+    ) as pool:
+        pool.rest(ONE)
+        async with asyncio.timeout(10):
+            while consumer.paused:  # noqa: ASYNC110 (a double has no event)
+                await asyncio.sleep(0)
+        rested = pool.unreadable(), pool.held
+        pool.submit(message(0, 0))
+        read = pool.unreadable(), pool.held
+        await turns()
+        await step.end(0, 0)
+
+    assert rested == ({ONE}, 1)
+    assert read == (set(), 0)
+
+
 async def test_a_held_message_rests_its_partition_only(consumer: Consumer, step: Gated) -> None:
     """Nothing of it is fetched or begun; the slot is free for others; a success ends the rest."""
     async with pooled(consumer, step, first_hold=timedelta(milliseconds=30)) as pool:
