@@ -9,7 +9,7 @@ import heapq
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from itertools import count
+from itertools import count, cycle
 from typing import Any
 
 import pytest
@@ -30,7 +30,7 @@ from schemas.extraction import Extraction, Outcome
 from schemas.failure import Coordinates
 from schemas.identity import SessionIdentity
 from schemas.message import IncomingMessage, OutgoingMessage
-from schemas.topics import DEAD, RECORD_CHANGED, RETRY_TIERS, TURN_RECORDED, Stage
+from schemas.topics import DEAD, RECORD_CHANGED, RETRY_TIERS, SNAPSHOT_READY, TURN_RECORDED, Stage
 from tests import scripted_endpoint as scripted
 from tests.faults.test_crash_points import home
 from tests.scripted_endpoint import Json, Reply, ScriptedEndpoint
@@ -80,15 +80,15 @@ class Timeline:
         due_ms = await self.time.now_ms() + int(wait.total_seconds() * 1000)
         heapq.heappush(queue, (due_ms, next(self.numbers), message))
 
-    async def deliver(self, step: ExtractionStep, *, until_ms: int | None = None) -> None:
-        """Deliver what is due, so many side by side as a process does, until nothing waits."""
+    async def deliver(self, *steps: ExtractionStep, until_ms: int | None = None) -> None:
+        """Deliver what is due in turn to each process, side by side, until nothing waits."""
         while (queue := self.held or self.due) and (until_ms is None or queue[0][0] < until_ms):
             self.time.passed_ms += max(0, queue[0][0] - await self.time.now_ms())
             now_ms = await self.time.now_ms()
             batch: list[IncomingMessage] = []
-            while queue and queue[0][0] <= now_ms and len(batch) < 2 * PERMITS:
+            while queue and queue[0][0] <= now_ms and len(batch) < 2 * PERMITS * len(steps):
                 batch.append(heapq.heappop(queue)[2])
-            await asyncio.gather(*(self._attempt(step, message) for message in batch))
+            await asyncio.gather(*map(self._attempt, cycle(steps), batch))
 
     async def _attempt(self, step: ExtractionStep, message: IncomingMessage) -> None:
         try:
@@ -105,6 +105,8 @@ class World:
     parts: Installation
     timeline: Timeline
     extract: ExtractionStep
+    others: tuple[ExtractionStep, ...]
+    """Those of two more processes."""
 
     async def talk(self, sessions: int = SESSIONS) -> None:
         """Record and cut so many sessions of two turns each."""
@@ -145,7 +147,8 @@ async def world(db: Database, endpoint: ScriptedEndpoint) -> AsyncIterator[World
     model = model_from(
         LLMSettings(provider="openai_compatible", model="scripted-1", base_url=endpoint.url)
     )
-    yield World(parts=parts, timeline=timeline, extract=extraction_step(parts, model))
+    extract, *others = (extraction_step(parts, model) for _ in range(3))
+    yield World(parts=parts, timeline=timeline, extract=extract, others=tuple(others))
     await model.aclose()
 
 
@@ -215,29 +218,49 @@ async def test_what_a_person_must_mend_waits_without_a_letter(
     assert calls <= PERMITS + hours * 6 + 1
 
 
+@pytest.mark.parametrize("processes", [1, 3])
 async def test_a_bad_deploy_makes_few_letters_and_goes_on_when_it_is_mended(
-    world: World, endpoint: ScriptedEndpoint
+    processes: int, world: World, endpoint: ScriptedEndpoint
 ) -> None:
+    steps = (world.extract, *world.others)[:processes]
     endpoint.respond_with(always(scripted.says("Sorry.")))
     await world.talk()
     soon_ms = await world.parts.server_time.now_ms() + 600_000
-    await world.timeline.deliver(world.extract, until_ms=soon_ms)
+    await world.timeline.deliver(*steps, until_ms=soon_ms)
     letters, calls = await world.letters(), endpoint.count
 
     assert letters <= ROW
     later_ms = soon_ms + 3_600_000
-    await world.timeline.deliver(world.extract, until_ms=later_ms)
+    await world.timeline.deliver(*steps, until_ms=later_ms)
     assert (await world.letters(), endpoint.count) == (letters, calls)
 
     endpoint.respond_with(home)
     guards = MongoGuards(world.parts.database)
     (guard,) = await guards.all()
     await resume_guard(guard.guard_id, guards)
-    await world.timeline.deliver(world.extract)
+    await world.timeline.deliver(*steps)
     outcomes = [one.outcome for one in await world.ledger()]
 
     assert outcomes.count(Outcome.RECORDS) == SESSIONS - letters
     assert outcomes.count(Outcome.DEAD) == letters == await world.letters()
+
+
+async def test_what_cannot_be_read_trips_no_guard_and_holds_nobody_up(
+    world: World, endpoint: ScriptedEndpoint
+) -> None:
+    """However many there are: held messages would hold up those behind them."""
+    endpoint.respond_with(home)
+    junk = 3 * ROW
+    for number in range(junk):
+        sent = OutgoingMessage(
+            topic=SNAPSHOT_READY.name, key=b"%d" % number, value=b"\xff%d" % number, headers=()
+        )
+        await world.timeline.publish(sent)
+    await world.talk(sessions=4)
+    await world.timeline.deliver(world.extract)
+
+    assert {one.outcome for one in await world.ledger()} == {Outcome.RECORDS}
+    assert await world.letters() == junk
 
 
 async def test_one_bad_message_stops_nobody(world: World, endpoint: ScriptedEndpoint) -> None:
