@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,11 +28,13 @@ from pipeline.planning import FIRST_TICKET, ready_data, ready_event
 from pipeline.settings import KafkaSettings, MongoSettings, Settings
 from pipeline.stores.indexes import apply_indexes
 from producers.topics import apply_topics
+from schemas.extraction import Extraction, Outcome
 from schemas.identity import SessionIdentity
-from schemas.topics import SNAPSHOT_READY
+from schemas.topics import GROUPS, SNAPSHOT_READY, Stage
 from tests import scripted_endpoint as scripted
 from tests.builders import SAID_AT, snapshot, turn
 from tests.faults.proxy import proxy_to
+from tests.integration.kafka import committed
 from tests.integration.test_health import Answer, get
 from tests.scripted_endpoint import ScriptedEndpoint
 
@@ -155,8 +158,7 @@ async def is_asking(world: World, endpoint: ScriptedEndpoint) -> None:
 
 async def nothing_was_spent(world: World) -> None:
     """See that the claim was given back as if it had not been taken."""
-    ledger = await world.parts.extractions.get(f"{snapshot().snapshot_id}:0")
-    assert ledger is not None
+    ledger = await extracted(world)
     assert (ledger.claim, ledger.crashes, ledger.attempts) == (None, 0, ())
 
 
@@ -235,6 +237,77 @@ async def not_ready(port: int) -> Answer:
             answer = await get(port, "/ready")
             if answer.status == 503:
                 return answer
+
+
+async def test_a_call_that_ends_within_the_drain_is_settled_and_committed(
+    mongo_uri: str, endpoint: ScriptedEndpoint, tmp_path: Path
+) -> None:
+    gate = threading.Event()
+    endpoint.script(scripted.held(scripted.answers(), gate))
+    async with (
+        embedded_kafka(tmp_path) as kafka,
+        installed(mongo_uri, kafka.bootstrap_servers, endpoint) as world,
+        world.run("extraction") as process,
+    ):
+        await process.says("started")
+        await is_asking(world, endpoint)
+        process.running.send_signal(signal.SIGTERM)
+        await process.says("stopping")
+        gate.set()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            code = await process.running.wait()
+        ledger = await extracted(world)
+        at = await all_committed(kafka.bootstrap_servers)
+
+    assert code == 0
+    assert (ledger.outcome, ledger.attempts) == (Outcome.NOTHING_FOUND, ())
+    assert at == {1}
+    assert endpoint.count == 1
+
+
+async def test_a_call_that_outlasts_the_drain_is_cancelled_and_made_anew_by_the_next(
+    mongo_uri: str, endpoint: ScriptedEndpoint, tmp_path: Path
+) -> None:
+    endpoint.script(scripted.hangs(), scripted.answers())
+    async with (
+        embedded_kafka(tmp_path) as kafka,
+        installed(mongo_uri, kafka.bootstrap_servers, endpoint) as world,
+    ):
+        async with world.run("extraction") as process:
+            await process.says("started")
+            await is_asking(world, endpoint)
+            code, seconds = await process.ends()
+        await nothing_was_spent(world)
+        at_end = await all_committed(kafka.bootstrap_servers)
+        async with world.run("extraction") as process:
+            settled = await process.says("extraction_settled")
+            await process.ends()
+        ledger = await extracted(world)
+        at = await all_committed(kafka.bootstrap_servers)
+
+    assert code == 0
+    assert seconds < longest_stop(world.kafka).total_seconds()
+    assert at_end <= {0}
+    assert settled["outcome"] == Outcome.NOTHING_FOUND
+    assert (ledger.crashes, ledger.attempts) == (0, ())
+    assert at == {1}
+    assert endpoint.count == 2
+
+
+async def extracted(world: World) -> Extraction:
+    """Return the ledger of the snapshot that was announced."""
+    ledger = await world.parts.extractions.get(f"{snapshot().snapshot_id}:0")
+    assert ledger is not None
+    return ledger
+
+
+async def all_committed(servers: str) -> set[int]:
+    """Return the offsets that the group has committed on its partitions."""
+    found = [
+        await committed(servers, GROUPS[Stage.EXTRACTION], SNAPSHOT_READY.name, partition)
+        for partition in range(SNAPSHOT_READY.partitions)
+    ]
+    return {each for each in found if each is not None}
 
 
 @pytest.mark.kafka
