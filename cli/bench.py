@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from benchmarks import cpu, extraction, latency, record
+from benchmarks import cpu, extraction, latency, record, soak
 from cli.environment import AsJson, configured
 from cli.output import Output
 from cli.running import run
@@ -15,12 +15,13 @@ from cli.system import embedded
 from pipeline.logs import configure_logs
 
 PATIENCE: Final = timedelta(minutes=2)
-Name = Literal["record", "extraction", "cpu", "latency"]
+Name = Literal["record", "extraction", "cpu", "latency", "soak"]
 _BENCHMARKS: Final[dict[Name, Any]] = {
     "record": record,
     "extraction": extraction,
     "cpu": cpu,
     "latency": latency,
+    "soak": soak,
 }
 
 
@@ -43,6 +44,8 @@ def bench(
     cpu: our CPU time a snapshot, beside the same commands sent bare.
 
     latency: from the last turn of a full snapshot to its records, less the model's time.
+
+    soak: what memory and open files grow by over 100,000 events; it takes half an hour.
     """
     run(_bench(name, Output(as_json=as_json)))
 
