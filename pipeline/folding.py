@@ -4,10 +4,13 @@ Law: the order in which they arrived, how often each did, and what was there in 
 taken away again make no difference.
 """
 
+import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
+
+from pydantic import JsonValue
 
 from pipeline.ports import SlotKey
 from pipeline.slots import ContentKey, content_key
@@ -15,6 +18,8 @@ from schemas.assertion import Assertion, Evidence
 from schemas.memory import Content, Relation
 from schemas.record import ContentRun, RunState
 
+_Key = tuple[ContentKey, str]
+"""Equal for assertions of one slot that say the same."""
 _CLOSES: Final = {Relation.REPLACES: RunState.REPLACED, Relation.CORRECTS: RunState.WRONG}
 
 
@@ -52,7 +57,12 @@ def fold(slot: SlotKey, assertions: Iterable[Assertion]) -> tuple[ContentRun, ..
     All kinds follow the same rules: procedures of one name with other steps stand side by side
     after `adds`, and supersede each other after `replaces`.
 
-    A run keeps the wording it began with; its evidence is the union, its confidence the highest.
+    A direct save may name one memory of the slot as its target: then it closes no other. Contents
+    with other fields of a caller's own are other contents.
+
+    A run keeps the wording it began with, unless a direct save says it anew, whose wording, source
+    and metadata then count; its evidence is the union, its confidence the highest. It goes by the
+    memory id that its first assertion names, else by that assertion's own id.
     Of the times it was valid from and until the last one said counts. A moment that was only
     assumed is never an end, and a beginning only where none was said. A run that is said to hold
     after its end has none any more. What ended takes the end that was said of it.
@@ -72,7 +82,8 @@ def fold(slot: SlotKey, assertions: Iterable[Assertion]) -> tuple[ContentRun, ..
 class _Run:
     """A run while it is being folded."""
 
-    key: ContentKey
+    key: _Key
+    memory_id: str
     content: Content
     state: RunState
     assertions: list[str]
@@ -84,8 +95,24 @@ class _Run:
     valid_until: datetime | None
     closed_at: datetime | None = None
     closed_by: str | None = None
+    metadata: dict[str, JsonValue] | None = None
+    fields: dict[str, JsonValue] | None = None
+    source: str | None = None
+    agents: dict[str, None] = field(default_factory=dict[str, None])
+    sessions: dict[str, None] = field(default_factory=dict[str, None])
+
+    def trace(self, assertion: Assertion) -> None:
+        """Note where an assertion comes from, and what a direct save says of its own."""
+        self.agents |= {} if assertion.agent_id is None else {assertion.agent_id: None}
+        self.sessions |= {} if assertion.session_id is None else {assertion.session_id: None}
+        if assertion.saved is not None:
+            self.content = assertion.content
+            self.metadata = assertion.saved.metadata
+            self.fields = assertion.saved.fields
+            self.source = assertion.saved.source
 
     def extend(self, assertion: Assertion) -> None:
+        self.trace(assertion)
         self.assertions.append(assertion.assertion_id)
         if assertion.evidence is not None and assertion.evidence not in self.evidence:
             self.evidence.append(assertion.evidence)
@@ -107,6 +134,7 @@ class _Run:
 
     def value(self) -> ContentRun:
         return ContentRun(
+            memory_id=self.memory_id,
             content=self.content,
             state=self.state,
             assertions=tuple(self.assertions),
@@ -118,18 +146,24 @@ class _Run:
             valid_until=self.valid_until,
             closed_at=self.closed_at,
             closed_by=self.closed_by,
+            metadata=self.metadata,
+            fields=self.fields,
+            source=self.source,
+            agents=tuple(self.agents),
+            sessions=tuple(self.sessions),
         )
 
 
 def _apply(assertion: Assertion, runs: list[_Run]) -> None:
-    key = content_key(assertion.content)
+    key = _key_of(assertion)
     current = [run for run in runs if run.state is RunState.CURRENT]
     same = [run for run in current if run.key == key]
-    others = [run for run in current if run.key != key]
+    others = [run for run in current if run.key != key and _may_close(assertion, run)]
     is_past = not assertion.holds_now or _is_over(
         _said(assertion.valid_until, assertion), assertion
     )
     if assertion.relation is Relation.ENDED:
+        same = [run for run in same if _may_close(assertion, run)]
         _close(same or others, RunState.ENDED, assertion)
         if is_past and not same:
             _stand(assertion, key, RunState.PAST, runs)
@@ -148,26 +182,38 @@ def _close(runs: Iterable[_Run], state: RunState, assertion: Assertion) -> None:
         run.close(state, assertion)
 
 
-def _stand(assertion: Assertion, key: ContentKey, state: RunState, runs: list[_Run]) -> None:
+def _may_close(assertion: Assertion, run: _Run) -> bool:
+    target = None if assertion.saved is None else assertion.saved.target
+    return target is None or run.memory_id == target
+
+
+def _key_of(assertion: Assertion) -> _Key:
+    fields = None if assertion.saved is None else assertion.saved.fields
+    return content_key(assertion.content), json.dumps(fields, sort_keys=True)
+
+
+def _stand(assertion: Assertion, key: _Key, state: RunState, runs: list[_Run]) -> None:
     """Extend the run of a content that is in a state, or begin it."""
     for run in runs:
         if run.state is state and run.key == key:
             run.extend(assertion)
             return
-    runs.append(
-        _Run(
-            key=key,
-            content=assertion.content,
-            state=state,
-            assertions=[assertion.assertion_id],
-            evidence=[] if assertion.evidence is None else [assertion.evidence],
-            confidence=assertion.confidence,
-            first_at=assertion.position.effective_at,
-            last_at=assertion.position.effective_at,
-            valid_from=assertion.valid_from,
-            valid_until=_said(assertion.valid_until, assertion),
-        )
+    saved = assertion.saved
+    run = _Run(
+        key=key,
+        memory_id=assertion.assertion_id if saved is None else saved.memory_id,
+        content=assertion.content,
+        state=state,
+        assertions=[assertion.assertion_id],
+        evidence=[] if assertion.evidence is None else [assertion.evidence],
+        confidence=assertion.confidence,
+        first_at=assertion.position.effective_at,
+        last_at=assertion.position.effective_at,
+        valid_from=assertion.valid_from,
+        valid_until=_said(assertion.valid_until, assertion),
     )
+    run.trace(assertion)
+    runs.append(run)
 
 
 def _said(moment: datetime | None, assertion: Assertion) -> datetime | None:

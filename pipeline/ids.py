@@ -57,11 +57,16 @@ class OpaqueIds:
 
     def slot(self, scope: Scope, kind: Kind, key: str) -> str:
         """Return the id of a slot, which is the id of its record too."""
-        return self._hash("rec", scope.project_id, scope.owner, scope.visibility, kind, key)
+        org = () if scope.org_id is None else (scope.org_id,)
+        return self._hash("rec", scope.project_id, scope.owner, scope.visibility, kind, key, *org)
 
     def assertion(self, extraction_id: str, part: int, kind: Kind, index: int) -> str:
         """Return the id of the assertion made from one item of a part's answer."""
         return self._hash("ast", extraction_id, part, kind, index)
+
+    def direct_save(self, name: str) -> str:
+        """Return the id of the assertion that a direct save makes; its name is its own alone."""
+        return self._hash("ast", name)
 
     def credential(self, secret: str) -> str:
         """Return what tells two credentials apart, and nothing else of them."""

@@ -2,6 +2,8 @@
 
 from datetime import datetime
 
+from pydantic import JsonValue
+
 from schemas.base import Frozen
 from schemas.identity import Scope
 from schemas.memory import (
@@ -35,6 +37,22 @@ class SourcePosition(Frozen):
         return (self.effective_at, self.session, self.seq, self.item)
 
 
+class DirectSave(Frozen):
+    """What is known of an assertion that an agent made itself, beside its content."""
+
+    memory_id: str
+    """The id that the memory goes by: its own, or that of the memory it corrects or replaces."""
+    target: str | None = None
+    """The one memory of the slot that it corrects or ends; none: all that its relation closes."""
+    source: str
+    metadata: dict[str, JsonValue] | None = None
+    """The caller's own; it replaces what the memory had."""
+    fields: dict[str, JsonValue] | None = None
+    """What the caller gave beside the content's own fields; part of what makes it the same."""
+    account: str | None = None
+    execution_id: str | None = None
+
+
 class Assertion(Frozen):
     """Something said, once; removed only by forgetting or by a replay that replaces it."""
 
@@ -62,7 +80,11 @@ class Assertion(Frozen):
     run: int | None
     part: int | None
     session: str | None
+    session_id: str | None = None
+    """The conversation by its own name, where it rests on one or was saved for one."""
     agent_id: str | None = None
+    saved: DirectSave | None = None
+    """None for what was extracted."""
     model: str | None = None
     version: str | None = None
     """The extractor's version."""

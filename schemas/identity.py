@@ -54,3 +54,19 @@ class Scope(Frozen):
     owner: Name | None
     """The user; none for what belongs to the whole project."""
     visibility: Visibility
+    org_id: Name | None = None
+    """The organization, where one was named."""
+
+
+class ReadScope(Frozen):
+    """Whom a read is about: each field that is given is one equality in the query, nothing else.
+
+    None is "not given". What is blank never gets here.
+    """
+
+    project_id: Name
+    org_id: Name | None = None
+    user_id: Name | None = None
+    visibility: Visibility | None = None
+    agent_id: Name | None = None
+    session_id: Name | None = None

@@ -3,6 +3,8 @@
 from datetime import datetime
 from enum import StrEnum
 
+from pydantic import JsonValue
+
 from schemas.assertion import Evidence
 from schemas.base import Frozen
 from schemas.identity import Scope
@@ -32,6 +34,8 @@ class RunState(StrEnum):
 class ContentRun(Frozen):
     """One content of a record, from the first assertion that says it to the one that ends it."""
 
+    memory_id: str
+    """What readers know it by: it stays when a direct save corrects or replaces the content."""
     content: SemanticContent | EpisodicContent | ProceduralContent | TaxonomicContent
     state: RunState
     assertions: tuple[str, ...]
@@ -45,6 +49,14 @@ class ContentRun(Frozen):
     closed_at: datetime | None = None
     closed_by: str | None = None
     """The assertion that closed it."""
+    metadata: dict[str, JsonValue] | None = None
+    """Of the direct save that was the last to say it."""
+    fields: dict[str, JsonValue] | None = None
+    source: str | None = None
+    """What the last direct save named as its source; none where all was extracted."""
+    agents: tuple[str, ...] = ()
+    sessions: tuple[str, ...] = ()
+    """Whose and which conversations' assertions it rests on, by their own names, each once."""
 
 
 class Record(Frozen):

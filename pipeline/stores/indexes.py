@@ -39,6 +39,7 @@ INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
             ],
             name="scope",
         ),
+        IndexModel([("runs.memory_id", ASCENDING)], name="memory"),
         IndexModel([("dirty", ASCENDING)], name="dirty", sparse=True),
         IndexModel([("unannounced", ASCENDING)], name="unannounced", sparse=True),
     ),
