@@ -12,6 +12,7 @@ from benchmarks.figures import Figure, percentile
 from cli.system import ROLES, apps_of
 from consumers.wiring import Installation, recorder
 from producers.recording import Recorder
+from schemas.identity import ReadScope
 
 ROUNDS = 30
 MODEL_SECONDS = 0.05
@@ -57,7 +58,7 @@ async def _once(parts: Installation, recording: Recorder) -> float:
 
 
 async def _is_readable(parts: Installation, user: str) -> bool:
-    records = parts.records.of_scope(project_id="default", owner=user)
+    records = parts.records.of_scope(ReadScope(project_id="default", user_id=user))
     async for record in records:
         if record.runs:
             return True

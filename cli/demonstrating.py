@@ -27,7 +27,7 @@ from pipeline.logs import configure_logs
 from pipeline.retrieving import context_block, memories_of, rank, text_of
 from pipeline.tokens import count
 from producers.importing import ImportReport, import_transcript
-from schemas.identity import DEFAULT_PROJECT
+from schemas.identity import DEFAULT_PROJECT, ReadScope
 from schemas.turn import Role
 
 LOOK_SECONDS: Final = 0.25
@@ -189,7 +189,9 @@ async def _show(parts: Installation, questions: dict[str, str], output: Output) 
     for user, question in questions.items():
         records = [
             record
-            async for record in parts.records.of_scope(project_id=DEFAULT_PROJECT, owner=user)
+            async for record in parts.records.of_scope(
+                ReadScope(project_id=DEFAULT_PROJECT, user_id=user)
+            )
         ]
         memories = memories_of(records)
         output.say()

@@ -8,7 +8,7 @@ from cli.output import Output, counted
 from consumers.wiring import Installation
 from pipeline.retrieving import text_of
 from schemas.extraction import PartState
-from schemas.identity import DEFAULT_PROJECT
+from schemas.identity import DEFAULT_PROJECT, ReadScope
 from schemas.record import RunState
 
 _WIDTH: Final = 88
@@ -147,7 +147,7 @@ class Watch:
             )
 
     async def _records(self, tally: Tally) -> None:
-        async for record in self._parts.records.of_scope(project_id=DEFAULT_PROJECT):
+        async for record in self._parts.records.of_scope(ReadScope(project_id=DEFAULT_PROJECT)):
             states = Counter(run.state for run in record.runs)
             if states[RunState.CURRENT]:
                 tally.records[record.kind] += 1

@@ -22,7 +22,7 @@ from schemas.extraction import (
 )
 from schemas.failure import Attempt, Letter
 from schemas.guard import Guard
-from schemas.identity import Scope, SessionIdentity
+from schemas.identity import ReadScope, Scope, SessionIdentity
 from schemas.memory import Kind
 from schemas.message import IncomingMessage, OutgoingMessage
 from schemas.record import Record
@@ -423,8 +423,16 @@ class Records(Protocol):
         """The event of this revision is acknowledged; a later change stays unannounced."""
         ...
 
-    def of_scope(self, *, project_id: str, owner: str | None = None) -> AsyncIterator[Record]:
-        """Yield the records of a scope; each given field is an equality in the query."""
+    def of_scope(self, scope: ReadScope, *, kinds: Sequence[Kind] = ()) -> AsyncIterator[Record]:
+        """Yield the records of a scope, shells too, of all kinds where none is named.
+
+        Each field of the scope that is given is an equality in the query. Agent and session are
+        those of any run.
+        """
+        ...
+
+    async def of_memory(self, memory_id: str, scope: ReadScope) -> Record | None:
+        """Return the record that has a memory's runs, if it is in the scope; from the primary."""
         ...
 
 

@@ -10,6 +10,8 @@ from datetime import timedelta
 from pipeline.ports import SlotKey
 from pipeline.stores.records import MARK_GRACE
 from schemas.assertion import Assertion
+from schemas.identity import ReadScope
+from schemas.memory import Kind
 from schemas.record import Record
 from schemas.topics import Stage
 
@@ -114,12 +116,20 @@ class MemoryRecords:
         if row is not None and row.changed_rev <= rev:
             row.unannounced = None
 
-    async def of_scope(self, *, project_id: str, owner: str | None = None) -> AsyncIterator[Record]:
+    async def of_scope(
+        self, scope: ReadScope, *, kinds: Sequence[Kind] = ()
+    ) -> AsyncIterator[Record]:
         """Yield the records of a scope, shells too; each given field is an equality."""
         for record in [row.record for row in self._rows.values()]:
-            scope = record.scope
-            if scope.project_id == project_id and owner in (None, scope.owner):
+            if _is_within(record, scope) and (not kinds or record.kind in kinds):
                 yield record
+
+    async def of_memory(self, memory_id: str, scope: ReadScope) -> Record | None:
+        """Return the record that has a memory's runs, if it is in the scope."""
+        for record in [row.record for row in self._rows.values()]:
+            if any(run.memory_id == memory_id for run in record.runs) and _is_within(record, scope):
+                return record
+        return None
 
 
 class MemoryDeliveries:
@@ -143,6 +153,18 @@ class MemoryDeliveries:
     async def remove(self, stage: Stage, subject: str) -> None:
         """It ended. Idempotent."""
         self._starts.pop((stage, subject), None)
+
+
+def _is_within(record: Record, scope: ReadScope) -> bool:
+    has: dict[str, tuple[str | None, ...]] = {
+        "project_id": (record.scope.project_id,),
+        "org_id": (record.scope.org_id,),
+        "user_id": (record.scope.owner,),
+        "visibility": (record.scope.visibility,),
+        "agent_id": tuple(agent for run in record.runs for agent in run.agents),
+        "session_id": tuple(session for run in record.runs for session in run.sessions),
+    }
+    return all(value is None or value in has[name] for name, value in scope)
 
 
 def _shell(slot: SlotKey) -> Record:

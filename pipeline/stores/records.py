@@ -16,10 +16,22 @@ from pymongo.errors import BulkWriteError
 from pipeline.ports import SlotKey
 from pipeline.stores.assertions import duplicates
 from pipeline.stores.mongo import SERVER_NOW_MS, Collection, Database, Document, readable
+from schemas.identity import ReadScope
+from schemas.memory import Kind
 from schemas.record import Record
 
 MARK_GRACE: Final = timedelta(seconds=30)
 """How long a mark may be its writer's: much longer than the one command between mark and fold."""
+
+_PATHS: Final = {
+    "project_id": "scope.project_id",
+    "org_id": "scope.org_id",
+    "user_id": "scope.owner",
+    "visibility": "scope.visibility",
+    "agent_id": "runs.agents",
+    "session_id": "runs.sessions",
+}
+"""Where a document has what a `ReadScope` names."""
 
 _BOOKKEEPING: Final = ("_id", "dirty", "writers", "unannounced", "changed_rev", "embedding")
 
@@ -103,13 +115,25 @@ class MongoRecords:
             {"_id": record_id, "changed_rev": {"$lte": rev}}, {"$unset": {"unannounced": ""}}
         )
 
-    async def of_scope(self, *, project_id: str, owner: str | None = None) -> AsyncIterator[Record]:
+    async def of_scope(
+        self, scope: ReadScope, *, kinds: Sequence[Kind] = ()
+    ) -> AsyncIterator[Record]:
         """Yield the records of a scope, shells too; each given field is an equality."""
-        query: Document = {"scope.project_id": project_id}
-        if owner is not None:
-            query["scope.owner"] = owner
+        query = _within(scope)
+        if kinds:
+            query["kind"] = {"$in": sorted(kinds)}
         async for document in self._collection.find(query):
             yield _record(document)
+
+    async def of_memory(self, memory_id: str, scope: ReadScope) -> Record | None:
+        """Return the record that has a memory's runs, if it is in the scope; from the primary."""
+        document = await self._collection.find_one({"runs.memory_id": memory_id, **_within(scope)})
+        return None if document is None else _record(document)
+
+
+def _within(scope: ReadScope) -> Document:
+    given = {_PATHS[name]: value for name, value in scope if value is not None}
+    return {path: {"$eq": value} for path, value in given.items()}
 
 
 def _mark(slot: SlotKey) -> UpdateOne:

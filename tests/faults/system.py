@@ -21,6 +21,7 @@ from pipeline.settings import KafkaSettings, MongoSettings, Settings, WakerSetti
 from pipeline.stores.audit_reads import MongoAuditReads
 from pipeline.stores.indexes import apply_indexes
 from producers.topics import apply_topics
+from schemas.identity import ReadScope
 from schemas.record import Record
 from tests.faults.poison import Poison
 from tests.faults.worker import Said, work
@@ -121,7 +122,9 @@ class System:
 
     async def records(self) -> list[Record]:
         """Return every record that is no shell."""
-        found = [record async for record in self.parts.records.of_scope(project_id="default")]
+        found = [
+            record async for record in self.parts.records.of_scope(ReadScope(project_id="default"))
+        ]
         return [record for record in found if record.runs]
 
     def kill(self) -> None:

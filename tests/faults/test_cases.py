@@ -28,7 +28,7 @@ from pipeline.settings import LLMSettings, Settings
 from pipeline.stores.mongo import Database
 from schemas.extraction import Extraction, Outcome
 from schemas.failure import Coordinates, FailureClass
-from schemas.identity import SessionIdentity
+from schemas.identity import ReadScope, SessionIdentity
 from schemas.message import IncomingMessage, OutgoingMessage
 from schemas.record import Record, RunState
 from schemas.snapshot import Snapshot
@@ -142,7 +142,7 @@ class World:
 
     async def records(self, user: str = "noor") -> list[Record]:
         """Return what a user is remembered by; shells are none."""
-        of_scope = self.parts.records.of_scope(project_id="default", owner=user)
+        of_scope = self.parts.records.of_scope(ReadScope(project_id="default", user_id=user))
         return [record async for record in of_scope if record.runs]
 
     async def letters(self) -> list[dict[str, Any]]:

@@ -28,7 +28,7 @@ from pipeline.stores.mongo import Database
 from pipeline.stores.switches import MongoBreakers, MongoGuards
 from schemas.extraction import Extraction, Outcome
 from schemas.failure import Coordinates
-from schemas.identity import SessionIdentity
+from schemas.identity import ReadScope, SessionIdentity
 from schemas.message import IncomingMessage, OutgoingMessage
 from schemas.topics import DEAD, RECORD_CHANGED, RETRY_TIERS, SNAPSHOT_READY, TURN_RECORDED, Stage
 from tests import scripted_endpoint as scripted
@@ -128,7 +128,9 @@ class World:
 
     async def contents(self) -> list[str]:
         """Return the contents of all records, closed ones too."""
-        records = [one async for one in self.parts.records.of_scope(project_id="default")]
+        records = [
+            one async for one in self.parts.records.of_scope(ReadScope(project_id="default"))
+        ]
         return sorted(text_of(run.content) for record in records for run in record.runs)
 
     async def letters(self) -> int:

@@ -20,6 +20,7 @@ from pipeline.stores.mongo import Database
 from pipeline.stores.switches import MongoBreakers
 from schemas.extraction import Extraction, Outcome, Reply
 from schemas.failure import Coordinates, FailureClass
+from schemas.identity import ReadScope
 from schemas.message import TICKET_HEADER, IncomingMessage, OutgoingMessage
 from schemas.snapshot import Snapshot
 from schemas.topics import DEAD, RECORD_CHANGED, SNAPSHOT_READY, Stage
@@ -236,8 +237,15 @@ async def test_no_two_identities_share_a_record(parts: Installation, broker: Bro
     await announced(parts, broker, "I live in Porto.")
     await run(parts, broker, ScriptedModel({"semantic": [home(1)]}))
 
-    mine = [r async for r in parts.records.of_scope(project_id="default", owner=IDENTITY.user_id)]
-    others = [r async for r in parts.records.of_scope(project_id="default", owner="bo")]
+    mine = [
+        r
+        async for r in parts.records.of_scope(
+            ReadScope(project_id="default", user_id=IDENTITY.user_id)
+        )
+    ]
+    others = [
+        r async for r in parts.records.of_scope(ReadScope(project_id="default", user_id="bo"))
+    ]
 
     assert len(mine) == 1
     assert others == []

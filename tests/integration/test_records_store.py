@@ -14,7 +14,7 @@ from pipeline.stores.in_memory import MemoryRecords
 from pipeline.stores.mongo import Database
 from pipeline.stores.records import MongoRecords
 from schemas.assertion import Assertion
-from schemas.identity import Scope, Visibility
+from schemas.identity import ReadScope, Scope, Visibility
 from schemas.memory import EpisodicContent, Kind, ProceduralContent, TaxonomicContent
 from schemas.record import Record
 from tests.assertion_builder import assertion, day
@@ -254,7 +254,7 @@ async def test_the_oldest_changes_are_announced_first(records: Records) -> None:
 async def test_a_scope_is_read_by_equality(records: Records) -> None:
     """Each given field is one; what is not given is none."""
     scopes = [
-        Scope(project_id="p", owner="ade", visibility=Visibility.PRIVATE),
+        Scope(project_id="p", owner="ade", visibility=Visibility.PRIVATE, org_id="o"),
         Scope(project_id="p", owner="bo", visibility=Visibility.ORG),
         Scope(project_id="p", owner=None, visibility=Visibility.ORG),
         Scope(project_id="q", owner="ade", visibility=Visibility.PRIVATE),
@@ -266,11 +266,40 @@ async def test_a_scope_is_read_by_equality(records: Records) -> None:
     await records.mark_dirty(slots)
 
     async def ids(**scope: Any) -> set[str]:
-        return {record.record_id async for record in records.of_scope(**scope)}
+        named = ReadScope.model_validate(scope)
+        return {record.record_id async for record in records.of_scope(named)}
 
     assert await ids(project_id="p") == {"rec_0", "rec_1", "rec_2"}
-    assert await ids(project_id="p", owner="ade") == {"rec_0"}
-    assert await ids(project_id="q", owner="bo") == set()
+    assert await ids(project_id="p", user_id="ade") == {"rec_0"}
+    assert await ids(project_id="p", visibility="org") == {"rec_1", "rec_2"}
+    assert await ids(project_id="p", user_id="ade", visibility="org") == set()
+    assert await ids(project_id="p", org_id="o") == {"rec_0"}
+    assert await ids(project_id="q", user_id="bo") == set()
+
+
+async def test_what_runs_rest_on_narrows_a_scope_too(records: Records) -> None:
+    """Agent and session are those of any run, and both must be had where both are named."""
+    said = assertion("Porto", agent_id="a1", session_id="monday")
+    _, record = await marked(records, said)
+    await stored(records, record, [said])
+
+    async def ids(**scope: Any) -> list[str]:
+        named = ReadScope.model_validate({"project_id": "p", **scope})
+        return [record.record_id async for record in records.of_scope(named)]
+
+    assert await ids(agent_id="a1") == await ids(session_id="monday") == [said.slot]
+    assert await ids(agent_id="a1", session_id="tuesday") == await ids(agent_id="a2") == []
+
+
+async def test_a_memory_is_found_by_its_id_within_its_scope_only(records: Records) -> None:
+    """Whoever may not read it is told no more than of what does not exist."""
+    _, record = await marked(records, SAID)
+    await stored(records, record, [SAID])
+    found = await records.of_memory(SAID.assertion_id, ReadScope(project_id="p", user_id="ade"))
+    assert found is not None
+    assert found.record_id == SAID.slot
+    assert await records.of_memory(SAID.assertion_id, ReadScope(project_id="q")) is None
+    assert await records.of_memory("ast_0", ReadScope(project_id="p")) is None
 
 
 async def test_racing_marks_of_a_new_slot_all_count(records: Records) -> None:

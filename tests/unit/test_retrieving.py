@@ -41,6 +41,7 @@ def record(*states: RunState) -> Record:
         subject="user",
         runs=tuple(
             ContentRun(
+                memory_id="ast_1",
                 content=SemanticContent(attribute="home", label=state, text=f"It is {state}."),
                 state=state,
                 assertions=("ast_1",),
