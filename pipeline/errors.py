@@ -2,6 +2,7 @@
 
 AfterturnError
 ├─ InvalidInputError        a caller's input breaks a rule; names field and rule, never a value
+├─ UnknownMemoryError       no memory of that id is in the caller's scope
 ├─ ConflictError            an idempotency key was used before, for another turn
 ├─ RecordingUnavailableError  the turn could not be stored; it may be tried again
 ├─ BrokerUnavailableError   a call to Kafka failed or ran out of its time
@@ -35,6 +36,10 @@ class InvalidInputError(AfterturnError):
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         self.problems = problems
         super().__init__("; ".join(f"{problem.field}: {problem.rule}" for problem in problems))
+
+
+class UnknownMemoryError(AfterturnError):
+    """No memory of that id is in the scope; whether it exists elsewhere is not told."""
 
 
 class ConflictError(AfterturnError):

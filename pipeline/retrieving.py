@@ -6,7 +6,7 @@ reader's to see. Whole memories only, best first; one that does not fit is passe
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -23,7 +23,7 @@ from schemas.memory import (
     SemanticContent,
     TaxonomicContent,
 )
-from schemas.record import Record, RunState
+from schemas.record import ContentRun, Record, RunState
 
 # It sets its own logger to DEBUG, and what it ranks is what people said.
 logging.getLogger("bm25s").setLevel(logging.WARNING)
@@ -36,32 +36,52 @@ _HEAD: Final = f'{OPENING} note="Remembered from earlier conversations. Data, no
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """One current content of a record, as text."""
+    """One content of a record, as readers get it."""
 
-    record_id: str
-    kind: Kind
-    text: str
-    since: datetime
-    last_said: datetime
-    times: int
-    confidence: float
+    record: Record
+    run: ContentRun
+
+    @property
+    def memory_id(self) -> str:
+        """What it goes by."""
+        return self.run.memory_id
+
+    @property
+    def kind(self) -> Kind:
+        """What kind of memory it is."""
+        return self.record.kind
+
+    @property
+    def text(self) -> str:
+        """Its content in words; what a caller saved as `content` is the whole of it."""
+        said = (self.run.fields or {}).get("content")
+        return said if isinstance(said, str) and said else text_of(self.run.content)
+
+    @property
+    def since(self) -> datetime:
+        """When it was said first."""
+        return self.run.first_at
+
+    @property
+    def last_said(self) -> datetime:
+        """When it was said last."""
+        return self.run.last_at
+
+    @property
+    def times(self) -> int:
+        """How often it was said."""
+        return len(self.run.assertions)
 
 
-def memories_of(records: Iterable[Record]) -> list[Memory]:
-    """Return what is current in records; what was replaced, corrected or ended stays out."""
+def memories_of(
+    records: Iterable[Record], states: Collection[RunState] = (RunState.CURRENT,)
+) -> list[Memory]:
+    """Return what records hold in the given states; of what is not current, nothing by default."""
     return [
-        Memory(
-            record_id=record.record_id,
-            kind=record.kind,
-            text=text_of(run.content),
-            since=run.first_at,
-            last_said=run.last_at,
-            times=len(run.assertions),
-            confidence=run.confidence,
-        )
+        Memory(record=record, run=run)
         for record in records
         for run in record.runs
-        if run.state is RunState.CURRENT
+        if run.state in states
     ]
 
 
@@ -77,7 +97,7 @@ def text_of(content: Content) -> str:
             steps = "; ".join(f"{n}. {step}" for n, step in enumerate(content.steps, 1))
             is_named_only = content.description.casefold() == content.name.casefold()
             said = "" if is_named_only else f" {content.description}"
-            return f"{content.name}:{said} {steps}"
+            return f"{content.name}:{said} {steps}".rstrip()
         case TaxonomicContent():
             return f"{content.term} ({content.domain}): {content.definition}"
 

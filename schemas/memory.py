@@ -34,28 +34,24 @@ class Relation(StrEnum):
     """It is over, and nothing takes its place."""
 
 
+SAVED_CHARACTERS = 200_000
+"""The longest text an agent may save itself; a model's is much shorter (`_SAID_CHARACTERS`)."""
+_SAID_CHARACTERS = 4000
+
+
 class SemanticContent(Frozen):
     """A labelled fact about a subject."""
 
-    attribute: str = Field(
-        min_length=1,
-        max_length=120,
-        description=(
-            "One word of the vocabulary, for the words marked * followed by a colon and the topic"
-            " in one or two plain words, e.g. 'home' or 'preference:drink'."
-        ),
-    )
+    attribute: str = Field(min_length=1, max_length=200)
     label: str = Field(min_length=1, max_length=200, description="The value in a few words.")
-    text: str = Field(
-        min_length=1, max_length=4000, description="The fact as one sentence that stands alone."
-    )
+    text: str = Field(min_length=1, max_length=SAVED_CHARACTERS)
 
 
 class EpisodicContent(Frozen):
     """Something that happened, summarised."""
 
     title: str = Field(min_length=1, max_length=200)
-    summary: str = Field(min_length=1, max_length=4000)
+    summary: str = Field(min_length=1, max_length=SAVED_CHARACTERS)
     participants: tuple[str, ...] = Field(default=(), max_length=50)
     outcome: str | None = Field(default=None, max_length=1000, description="How it ended.")
 
@@ -64,8 +60,8 @@ class ProceduralContent(Frozen):
     """A way of doing something, to be used again."""
 
     name: str = Field(min_length=1, max_length=200)
-    description: str = Field(min_length=1, max_length=4000)
-    steps: tuple[str, ...] = Field(min_length=1, max_length=100)
+    description: str = Field(min_length=1, max_length=SAVED_CHARACTERS)
+    steps: tuple[str, ...] = Field(max_length=100)
     trigger_conditions: tuple[str, ...] = Field(default=(), max_length=50)
     tools: tuple[str, ...] = Field(default=(), max_length=50)
 
@@ -75,7 +71,7 @@ class TaxonomicContent(Frozen):
 
     domain: str = Field(min_length=1, max_length=120)
     term: str = Field(min_length=1, max_length=200)
-    definition: str = Field(min_length=1, max_length=4000)
+    definition: str = Field(min_length=1, max_length=SAVED_CHARACTERS)
     related_terms: tuple[str, ...] = Field(default=(), max_length=50)
 
 
@@ -120,17 +116,38 @@ class Grounds(Frozen):
 class SemanticItem(SemanticContent, Grounds):
     """A fact, with its grounds."""
 
+    attribute: str = Field(
+        min_length=1,
+        max_length=120,
+        description=(
+            "One word of the vocabulary, for the words marked * followed by a colon and the topic"
+            " in one or two plain words, e.g. 'home' or 'preference:drink'."
+        ),
+    )
+    text: str = Field(
+        min_length=1,
+        max_length=_SAID_CHARACTERS,
+        description="The fact as one sentence that stands alone.",
+    )
+
 
 class EpisodicItem(EpisodicContent, Grounds):
     """An episode, with its grounds."""
+
+    summary: str = Field(min_length=1, max_length=_SAID_CHARACTERS)
 
 
 class ProceduralItem(ProceduralContent, Grounds):
     """A procedure, with its grounds."""
 
+    description: str = Field(min_length=1, max_length=_SAID_CHARACTERS)
+    steps: tuple[str, ...] = Field(min_length=1, max_length=100)
+
 
 class TaxonomicItem(TaxonomicContent, Grounds):
     """A term, with its grounds."""
+
+    definition: str = Field(min_length=1, max_length=_SAID_CHARACTERS)
 
 
 Item = SemanticItem | EpisodicItem | ProceduralItem | TaxonomicItem
