@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from api.server import HttpApp
 from cli.connecting import connected, mongo_address
 from cli.environment import DATA_DIR, AsJson, DataDir, configured, option_of, settings_for
 from cli.output import Output
@@ -41,7 +42,10 @@ def run_role(
 async def _up(data_dir: Path, output: Output) -> int:
     settings = configured()
     configure_logs(settings.log_level)
-    async with embedded(data_dir, settings, output) as parts, apps_of(parts, ROLES) as apps:
+    async with (
+        embedded(data_dir, settings, output) as parts,
+        apps_of(parts, (*ROLES, "http")) as apps,
+    ):
         say_who_answers(parts.settings, output)
         is_named = "uri" in settings.mongo.model_fields_set
         uri = parts.settings.mongo.uri.get_secret_value()
@@ -49,12 +53,14 @@ async def _up(data_dir: Path, output: Output) -> int:
         kafka = parts.settings.kafka.bootstrap_servers
         output.say(f"MongoDB at {mongo}")
         output.say(f"Kafka at {kafka}")
+        (http,) = (app.address for app in apps if isinstance(app, HttpApp))
+        output.say(f"Agents' memory at {http}")
         place = option_of(data_dir)
         output.say(
             f"Up. `./afterturn import FILE{place}` and `./afterturn status{place}` find it;"
             " Ctrl-C ends it."
         )
-        output.result({"mongo": mongo, "kafka": kafka, "data_dir": str(data_dir)})
+        output.result({"mongo": mongo, "kafka": kafka, "http": http, "data_dir": str(data_dir)})
         async with health_served(parts, apps) as running:
             await run_until_signal(running, cap=STOP_CAP)
     return 0

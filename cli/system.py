@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from pydantic import SecretStr
 
+from api.server import http_app
 from cli.environment import announced, settings_on
 from cli.output import Output, counted
 from compose.embedded import embedded_services
@@ -33,8 +34,9 @@ from producers.topics import apply_topics
 from producers.waker import Waker
 from schemas.topics import Stage
 
-Role = Literal["waker", "snapshot", "extraction"]
+Role = Literal["waker", "snapshot", "extraction", "http"]
 ROLES: Final[tuple[Role, ...]] = ("waker", "snapshot", "extraction")
+"""What makes memory of what was said; `http` is how agents say it."""
 
 
 class WakerApp:
@@ -85,6 +87,10 @@ async def apps_of(parts: Installation, roles: Sequence[Role]) -> AsyncGenerator[
                     metrics=parts.metrics,
                 )
             )
+        if "http" in roles:
+            serving = await stack.enter_async_context(http_app(parts))
+            serving.open()
+            apps.append(serving)
         yield apps
 
 

@@ -3,6 +3,7 @@
 AfterturnError
 ├─ InvalidInputError        a caller's input breaks a rule; names field and rule, never a value
 ├─ UnknownMemoryError       no memory of that id is in the caller's scope
+├─ FilterError              a metadata filter that can't be answered; lists what can
 ├─ ConflictError            an idempotency key was used before, for another turn
 ├─ RecordingUnavailableError  the turn could not be stored; it may be tried again
 ├─ BrokerUnavailableError   a call to Kafka failed or ran out of its time
@@ -40,6 +41,10 @@ class InvalidInputError(AfterturnError):
 
 class UnknownMemoryError(AfterturnError):
     """No memory of that id is in the scope; whether it exists elsewhere is not told."""
+
+
+class FilterError(AfterturnError):
+    """A metadata filter that can't be answered; the message says what can, and quotes nothing."""
 
 
 class ConflictError(AfterturnError):

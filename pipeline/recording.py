@@ -57,6 +57,18 @@ _RULES: Final[Mapping[str, str]] = MappingProxyType(
         "dict_type": "must be an object",
         "model_type": "must be an object",
         "tuple_type": "must be a list",
+        "list_type": "must be a list",
+        "int_type": "must be a whole number",
+        "int_parsing": "must be a whole number",
+        "float_type": "must be a number",
+        "float_parsing": "must be a number",
+        "finite_number": "must be a finite number",
+        "greater_than": "must be more than {gt}",
+        "greater_than_equal": "must be at least {ge}",
+        "less_than_equal": "must be at most {le}",
+        "json_invalid": "must be JSON",
+        "model_attributes_type": "must be an object",
+        "literal_error": "must be one of {expected}",
         "invalid-json-value": "must hold JSON values only",
         "timezone_aware": "must say its offset from UTC",
     }
@@ -279,13 +291,18 @@ def _validated(model: type[ModelT], fields: object) -> ModelT:
     raise InvalidInputError(tuple(problems)[:MAXIMUM_PROBLEMS])
 
 
+def rule_of(details: "ErrorDetails") -> str:
+    """Return which rule is broken, in words of ours only: those of pydantic may quote the input."""
+    if details["type"] == "value_error":
+        return details["msg"].removeprefix("Value error, ")
+    return _RULES.get(details["type"], "is not valid").format_map(details.get("ctx", {}))
+
+
 def _problem(details: "ErrorDetails") -> Problem:
-    """Return which rule is broken where, in words of ours only."""
-    field = _field(details["loc"])
+    """Return which rule is broken where."""
+    field, rule = _field(details["loc"]), rule_of(details)
     if details["type"] != "value_error":
-        rule = _RULES.get(details["type"], "is not valid")
-        return Problem(field=field or _WHOLE, rule=rule.format_map(details.get("ctx", {})))
-    rule = details["msg"].removeprefix("Value error, ")
+        return Problem(field=field or _WHOLE, rule=rule)
     first, _, rest = rule.partition(" ")
     if not field and first in _NAMES:
         return Problem(field=first, rule=rest)

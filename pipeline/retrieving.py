@@ -109,15 +109,20 @@ def rank(query: str, memories: Sequence[Memory]) -> list[Memory]:
     Source: Lù, "BM25S", 2024, the method of Lucene; k1 = 1.5, b = 0.75.
     """
     newest_first = sorted(memories, key=lambda memory: memory.last_said, reverse=True)
+    found = scores(query, [memory.text for memory in newest_first])
+    order = sorted(range(len(newest_first)), key=lambda place: -found[place])
+    return [newest_first[place] for place in order]
+
+
+def scores(query: str, texts: Sequence[str]) -> list[float]:
+    """Return how well each text answers a query by its words: BM25, 0 where none is shared."""
     asked = _terms(query)
-    corpus = [_terms(memory.text) for memory in newest_first]
+    corpus = [_terms(text) for text in texts]
     if not asked or not any(corpus):
-        return newest_first
+        return [0.0] * len(texts)
     index: Any = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
     index.index(corpus, show_progress=False)
-    scores: list[float] = [float(score) for score in index.get_scores(asked)]
-    order = sorted(range(len(newest_first)), key=lambda place: -scores[place])
-    return [newest_first[place] for place in order]
+    return [float(score) for score in index.get_scores(asked)]
 
 
 def context_block(

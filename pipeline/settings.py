@@ -133,6 +133,15 @@ class HealthSettings(_Group):
     """None: nothing is served. 0: a free one, which the log names."""
 
 
+class HttpSettings(_Group):
+    """Where agents reach the memory server."""
+
+    host: str = "127.0.0.1"
+    """Nobody need sign in, so it must be a loopback address."""
+    port: int = Field(default=8080, ge=0, le=65535)
+    """0: a free one, which the log names."""
+
+
 class Settings(BaseSettings):
     """Everything of one process."""
 
@@ -148,4 +157,5 @@ class Settings(BaseSettings):
     retry: RetrySettings = RetrySettings()
     waker: WakerSettings = WakerSettings()
     health: HealthSettings = HealthSettings()
+    http: HttpSettings = HttpSettings()
     log_level: Literal["debug", "info", "warning", "error", "critical"] = "info"

@@ -11,6 +11,14 @@ INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
         IndexModel([("session", ASCENDING), ("seq", ASCENDING)], name="session_seq", unique=True),
         IndexModel([("idempotency", ASCENDING)], name="idempotency", unique=True, sparse=True),
         IndexModel([("open", ASCENDING)], name="open", sparse=True),
+        IndexModel(
+            [
+                ("identity.project_id", ASCENDING),
+                ("identity.session_id", ASCENDING),
+                ("effective_at", ASCENDING),
+            ],
+            name="conversation",
+        ),
     ),
     "sessions": (IndexModel([("session", ASCENDING)], name="session", unique=True),),
     "snapshots": (

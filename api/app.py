@@ -1,0 +1,31 @@
+"""The HTTP application: the same routes under each address that clients use."""
+
+from typing import Final
+
+from fastapi import FastAPI
+
+from api import errors, health, memories, recall, turns
+from api.admission import Admission, BodyLimit
+from api.parts import Parts
+
+PREFIXES: Final = ("/api/v1/memory", "/api/v1/projects/{project_id}/memory", "/api/v1")
+"""Direct, project-scoped, and what a client has that speaks to a memory server itself."""
+
+
+def application(parts: Parts) -> FastAPI:
+    """Return the application. Nothing is connected or started by it."""
+    app = FastAPI(
+        title="Afterturn",
+        summary="The memory of AI agents.",
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.parts = parts
+    errors.register(app)
+    for place, prefix in enumerate(PREFIXES):
+        for routes in (turns.router(), recall.router(), memories.router()):
+            app.include_router(routes, prefix=prefix, include_in_schema=place < len(PREFIXES) - 1)
+    app.include_router(health.router(parts))
+    app.add_middleware(Admission)
+    app.add_middleware(BodyLimit)
+    return app

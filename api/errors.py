@@ -1,0 +1,111 @@
+"""What a caller is told when something fails: one shape, never a word of what was sent.
+
+`error` says what is wrong and what to do, `code` is stable, `problems` names fields. 404 is for ids
+and routes only, since clients take a 404 of the core routes for a wrong address.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pymongo.errors import PyMongoError
+from starlette.exceptions import HTTPException
+
+from pipeline.errors import (
+    ConflictError,
+    FilterError,
+    InvalidInputError,
+    Problem,
+    RecordingUnavailableError,
+    UnknownMemoryError,
+)
+from pipeline.recording import rule_of
+
+RETRY_AFTER: Final = {"Retry-After": "1"}
+
+log = structlog.get_logger(__name__)
+
+
+def register(app: FastAPI) -> None:
+    """Answer every error of ours, and every one of nobody's, in one shape."""
+    app.add_exception_handler(InvalidInputError, _invalid)
+    app.add_exception_handler(RequestValidationError, _unreadable)
+    app.add_exception_handler(FilterError, _filter)
+    app.add_exception_handler(ConflictError, _conflict)
+    app.add_exception_handler(UnknownMemoryError, _unknown)
+    app.add_exception_handler(RecordingUnavailableError, _unavailable)
+    app.add_exception_handler(PyMongoError, _unavailable)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _bug)
+
+
+def answer(
+    status: int, code: str, error: str, *, headers: Mapping[str, str] | None = None, **more: Any
+) -> JSONResponse:
+    """Return an error as it is sent."""
+    return JSONResponse(
+        {"error": error, "code": code, **more}, status_code=status, headers=dict(headers or {})
+    )
+
+
+def unavailable(error: str) -> JSONResponse:
+    """Return the answer that asks to try again soon."""
+    return answer(503, "UNAVAILABLE", error, headers=RETRY_AFTER)
+
+
+def _problems(problems: tuple[Problem, ...]) -> JSONResponse:
+    said = "; ".join(f"{problem.field}: {problem.rule}" for problem in problems)
+    listed = [{"field": problem.field, "rule": problem.rule} for problem in problems]
+    return answer(422, "INVALID_INPUT", said, problems=listed)
+
+
+async def _invalid(_request: Request, error: Exception) -> JSONResponse:
+    return _problems(error.problems if isinstance(error, InvalidInputError) else ())
+
+
+async def _unreadable(_request: Request, error: Exception) -> JSONResponse:
+    """What FastAPI would say quotes the input; we name field and rule."""
+    found = error.errors() if isinstance(error, RequestValidationError) else []
+    return _problems(tuple(_problem(each) for each in found))
+
+
+def _problem(details: Any) -> Problem:
+    """Name the declared field, the second of its place: what lies deeper are the caller's keys."""
+    place = details["loc"][1:2]
+    field = str(place[0]) if place and isinstance(place[0], str) else "body"
+    return Problem(field=field, rule=rule_of(details))
+
+
+async def _filter(_request: Request, error: Exception) -> JSONResponse:
+    return answer(400, "INVALID_FILTER", str(error))
+
+
+async def _conflict(_request: Request, error: Exception) -> JSONResponse:
+    return answer(409, "IDEMPOTENCY_CONFLICT", str(error))
+
+
+async def _unknown(_request: Request, _error: Exception) -> JSONResponse:
+    return answer(404, "MEMORY_NOT_FOUND", "no memory of that id is in the scope of this request")
+
+
+async def _unavailable(_request: Request, error: Exception) -> JSONResponse:
+    log.warning("request_unavailable", exception=type(error).__qualname__)
+    return unavailable("the database does not answer: try again with the same idempotency key")
+
+
+async def _http(request: Request, error: Exception) -> JSONResponse:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    if status == HTTPStatus.NOT_FOUND:
+        return answer(404, "ROUTE_NOT_FOUND", "there is no such route: see /openapi.json")
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        return answer(405, "METHOD_NOT_ALLOWED", f"the route takes no {request.method}")
+    return answer(status, "REFUSED", "the request was refused")
+
+
+async def _bug(_request: Request, error: Exception) -> JSONResponse:
+    log.error("request_failed", exception=type(error).__qualname__)
+    return answer(500, "BUG", "this is a defect of the server; its log names the exception")

@@ -1,0 +1,94 @@
+"""Whom a request is about: what is named in path, query, body and headers, joined by fixed rules.
+
+What is blank counts as not given, wherever it stands. Tenancy that is named twice must agree.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from pipeline.errors import InvalidInputError, Problem
+from schemas.identity import DEFAULT_PROJECT, Name, ReadScope, Scope, Visibility
+
+_DEPRECATED_VISIBILITY = "shared"
+
+
+def _given(value: Any) -> Any:
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+def _visibility(value: Any) -> Any:
+    """Return `org` for its deprecated twin."""
+    given = _given(value)
+    return Visibility.ORG if given == _DEPRECATED_VISIBILITY else given
+
+
+Given = Annotated[Name | None, BeforeValidator(_given)]
+"""An identity, or none where it is blank."""
+GivenVisibility = Annotated[Visibility | None, BeforeValidator(_visibility)]
+
+
+class Named(BaseModel):
+    """What a body or a query string names.
+
+    Fields that nobody knows are ignored: the client's next version may send more.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    org_id: Given = None
+    project_id: Given = None
+    user_id: Given = None
+    visibility: GivenVisibility = None
+    session_id: Given = None
+    agent_id: Given = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks, and the project that the path names."""
+
+    path_project: str | None
+    agent_id: str | None = None
+    execution_id: str | None = None
+
+    def project(self, named: Named) -> str:
+        """Return the project of a request.
+
+        Raises:
+            InvalidInputError: It is named twice, and not the same.
+        """
+        if self.path_project and named.project_id not in (None, self.path_project):
+            raise refused("project_id", "must be the project of the path, or left out")
+        return self.path_project or named.project_id or DEFAULT_PROJECT
+
+    def reads(self, named: Named, *, session_id: str | None = None) -> ReadScope:
+        """Return what a read may see: each field that is given narrows it, none widens it."""
+        return ReadScope(
+            project_id=self.project(named),
+            org_id=named.org_id,
+            user_id=named.user_id,
+            visibility=named.visibility,
+            session_id=session_id,
+        )
+
+    def writes(self, named: Named, default: Visibility) -> Scope:
+        """Return where a memory is saved.
+
+        Raises:
+            InvalidInputError: Nobody is named as its owner.
+        """
+        if named.user_id is None:
+            raise refused("user_id", "is required")
+        return Scope(
+            project_id=self.project(named),
+            org_id=named.org_id,
+            owner=named.user_id,
+            visibility=named.visibility or default,
+        )
+
+
+def refused(field: str, rule: str) -> InvalidInputError:
+    """Return the refusal of an input."""
+    return InvalidInputError((Problem(field=field, rule=rule),))

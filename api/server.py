@@ -1,0 +1,146 @@
+"""The HTTP server as a part of a process: started and stopped with the others."""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from ipaddress import ip_address
+from typing import Final
+from uuid import uuid4
+
+import structlog
+import uvicorn
+from pymongo import timeout
+
+from api.app import application
+from api.parts import Parts
+from consumers.wiring import Installation, recorder
+from pipeline.errors import ConfigurationError
+from pipeline.saving import Saver
+from pipeline.settings import HttpSettings
+
+PING_TIMEOUT: Final = timedelta(seconds=2)
+GRACE: Final = timedelta(seconds=5)
+"""How much longer than one command of the database a request under way may take at a stop."""
+
+log = structlog.get_logger(__name__)
+
+
+class HttpApp:
+    """Serves HTTP from `start` to `stop`.
+
+    A stop takes no new connection, and answers what was asked before it ends.
+    """
+
+    def __init__(self, parts: Parts, settings: HttpSettings, *, stop_within: timedelta) -> None:
+        self._settings = settings
+        self._server = _Server(
+            uvicorn.Config(
+                application(parts),
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                timeout_graceful_shutdown=int(stop_within.total_seconds()),
+            )
+        )
+        self._socket: socket.socket | None = None
+        self.address = ""
+        """Where it is reached, once it is open."""
+        self._serving: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """Take the address, on a free port where 0 is asked for.
+
+        Raises:
+            ConfigurationError: It can't be had, or is open to others while nobody need sign in.
+        """
+        host, port = self._settings.host, self._settings.port
+        if not _is_loopback(host):
+            raise ConfigurationError(
+                f"AFTERTURN_HTTP__HOST is {host}, but this server asks nobody to sign in: bind it"
+                " to a loopback address such as 127.0.0.1 and put what signs callers in before it"
+            )
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.socket(family)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((host, port))
+        except OSError as error:
+            listening.close()
+            raise ConfigurationError(
+                f"the HTTP server can't listen on {host}:{port} ({error.strerror}): change "
+                "AFTERTURN_HTTP__HOST or AFTERTURN_HTTP__PORT"
+            ) from error
+        self._socket = listening
+        bound = int(listening.getsockname()[1])
+        self.address = f"http://[{host}]:{bound}" if ":" in host else f"http://{host}:{bound}"
+        log.info("http_served", address=self.address)
+
+    async def start(self) -> None:
+        """Begin to answer."""
+        if self._socket is None:
+            self.open()
+        sockets = [self._socket] if self._socket is not None else None
+        self._serving = asyncio.create_task(self._server.serve(sockets=sockets), name="http")
+        await self._server.is_serving.wait()
+
+    async def stop(self) -> None:
+        """Answer what is under way, then end."""
+        self._server.should_exit = True
+        if self._serving is not None:
+            await self._serving
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the process it is a part of."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_serving = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin, and say so."""
+        await super().startup(sockets=sockets)
+        self.is_serving.set()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Take none."""
+        yield
+
+
+@asynccontextmanager
+async def http_app(parts: Installation) -> AsyncGenerator[HttpApp]:
+    """Yield the HTTP server of an installation, ready to be started."""
+    async with recorder(parts) as recording:
+
+        async def ping() -> None:
+            with timeout(PING_TIMEOUT.total_seconds()):
+                await parts.database.client.admin.command("ping")
+
+        served = Parts(
+            recorder=recording,
+            saver=Saver(
+                folder=parts.folder,
+                records=parts.records,
+                ids=parts.ids,
+                server_time=parts.server_time,
+                new_name=lambda: uuid4().hex,
+            ),
+            records=parts.records,
+            turns=parts.turns,
+            exporter=parts.exporter,
+            ping=ping,
+        )
+        settings = parts.settings
+        yield HttpApp(served, settings.http, stop_within=settings.mongo.timeout + GRACE)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,205 @@
+"""Metadata filters: a closed grammar, so that nothing a caller sends is ever an operator by itself.
+
+A filter is an object. Each key is a path, whose value is either what it must equal or an object of
+operators; or it is `$and`, `$or`, `$nor` with a list of filters. Missing fields equal nothing.
+"""
+
+import math
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, cast
+
+from pydantic import JsonValue
+
+from pipeline.errors import FilterError
+
+DEPTH: Final = 8
+"""How deep filters may nest."""
+CLAUSES: Final = 200
+"""How many clauses a filter may have in all."""
+SET_VALUES: Final = 1000
+"""How many values a set may have."""
+TEXT: Final = 1024
+"""The longest text that may be compared with."""
+OWN: Final = "metadata."
+"""What every path of a caller's own metadata begins with."""
+UNDECLARED: Final = frozenset({"agent_id"})
+"""What may be filtered by without being declared."""
+
+_PATH: Final = re.compile(r"metadata\.[a-z][a-z0-9_]{0,63}(\.[a-z][a-z0-9_]{0,63})?")
+_COMPOSED: Final = ("$and", "$or", "$nor")
+_MISSING: Final = object()
+
+Scalar = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clause:
+    """One comparison of one field."""
+
+    path: str
+    operator: str
+    operand: object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composed:
+    """Filters joined: all of them, any of them, none of them."""
+
+    operator: str
+    parts: tuple["Filter", ...]
+
+
+Filter = Clause | Composed
+
+EVERYTHING: Final = Composed(operator="$and", parts=())
+
+
+def parse(sent: JsonValue, paths: Collection[str] | None) -> Filter:
+    """Return a filter.
+
+    Args:
+        sent: What a caller sent.
+        paths: The paths that are declared. None: any well-formed path, which may match nothing.
+
+    Raises:
+        FilterError: It is none, or names a path that is not declared; the message lists what is.
+    """
+    return _Parser(paths).composed("$and", [sent], 0)
+
+
+def matches(found: Filter, fields: Mapping[str, Any]) -> bool:
+    """Return whether fields pass a filter; `metadata` holds the caller's own."""
+    if isinstance(found, Composed):
+        results = (matches(part, fields) for part in found.parts)
+        match found.operator:
+            case "$and":
+                return all(results)
+            case "$or":
+                return any(results)
+            case _:
+                return not any(results)
+    value = _value(fields, found.path)
+    return _COMPARISONS[found.operator](value, found.operand)
+
+
+class _Parser:
+    def __init__(self, paths: Collection[str] | None) -> None:
+        self._paths = None if paths is None else {*paths, *UNDECLARED}
+        self._clauses = 0
+
+    def composed(self, operator: str, sent: object, depth: int) -> Composed:
+        if not isinstance(sent, list) or not sent:
+            raise FilterError(f"{operator} takes a list of filters that is not empty")
+        parts = [self._filter(part, depth) for part in cast("list[object]", sent)]
+        return Composed(operator=operator, parts=tuple(parts))
+
+    def _filter(self, sent: object, depth: int) -> Filter:
+        if depth > DEPTH:
+            raise FilterError(f"a filter nests at most {DEPTH} deep")
+        if not isinstance(sent, dict):
+            raise FilterError("a filter is an object of paths and what they are compared with")
+        parts: list[Filter] = []
+        for key, value in cast("dict[str, object]", sent).items():
+            if key in _COMPOSED:
+                parts.append(self.composed(key, value, depth + 1))
+            else:
+                parts.extend(self._clauses_of(self._path(key), value))
+        return Composed(operator="$and", parts=tuple(parts))
+
+    def _path(self, key: str) -> str:
+        if self._paths is not None and key not in self._paths:
+            known = ", ".join(sorted(self._paths))
+            raise FilterError(f"a filter names a path that is not declared; declared are: {known}")
+        if key not in UNDECLARED and not _PATH.fullmatch(key):
+            raise FilterError(
+                "a filter names a path that can't be declared: it is `metadata.` and one or two"
+                " names of small letters, digits and underscores, or `agent_id`"
+            )
+        return key
+
+    def _clauses_of(self, path: str, value: object) -> list[Filter]:
+        given = cast("dict[str, object]", value) if isinstance(value, dict) else {"$eq": value}
+        if not given:
+            raise FilterError("an object of operators must not be empty")
+        self._clauses += len(given)
+        if self._clauses > CLAUSES:
+            raise FilterError(f"a filter has at most {CLAUSES} clauses")
+        return [
+            Clause(path=path, operator=name, operand=_operand(name, operand))
+            for name, operand in given.items()
+        ]
+
+
+def _operand(operator: str, sent: object) -> object:
+    if operator in ("$in", "$nin"):
+        if not isinstance(sent, list) or len(cast("list[object]", sent)) > SET_VALUES:
+            raise FilterError(f"{operator} takes a list of at most {SET_VALUES} values")
+        return tuple(_scalar(value) for value in cast("list[object]", sent))
+    if operator == "$exists":
+        if not isinstance(sent, bool):
+            raise FilterError("$exists takes true or false")
+        return sent
+    if operator not in _COMPARISONS:
+        known = ", ".join(sorted((*_COMPARISONS, *_COMPOSED)))
+        raise FilterError(f"a filter uses an operator that there is not; there are: {known}")
+    return _scalar(sent)
+
+
+def _scalar(sent: object) -> Scalar:
+    is_finite = not isinstance(sent, float) or math.isfinite(sent)
+    if not isinstance(sent, str | int | float | bool) or not is_finite:
+        raise FilterError("a filter compares with texts, finite numbers, true and false only")
+    if isinstance(sent, str) and len(sent) > TEXT:
+        raise FilterError(f"a filter compares with texts of at most {TEXT} characters")
+    return sent
+
+
+def _value(fields: Mapping[str, Any], path: str) -> object:
+    value: object = fields
+    for name in path.split("."):
+        if not isinstance(value, Mapping) or name not in value:
+            return _MISSING
+        value = cast("Mapping[str, object]", value)[name]
+    return value
+
+
+def _equal(value: object, operand: object) -> bool:
+    """Compare as JSON does: true is not 1, and a list has a value if it holds it."""
+    if isinstance(value, list):
+        return any(_equal(each, operand) for each in cast("list[object]", value))
+    return isinstance(value, bool) is isinstance(operand, bool) and value == operand
+
+
+def _ordered(value: object, operand: object, compare: Callable[[Any, Any], bool]) -> bool:
+    if isinstance(value, bool) or isinstance(operand, bool):
+        return False
+    if isinstance(value, int | float) and isinstance(operand, int | float):
+        return compare(value, operand)
+    if isinstance(value, str) and isinstance(operand, str):
+        moments = _moment(value), _moment(operand)
+        return None not in moments and compare(*moments)
+    return False
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return read if read.tzinfo else read.astimezone()
+
+
+_COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "$eq": _equal,
+    "$ne": lambda value, operand: not _equal(value, operand),
+    "$in": lambda value, operand: any(_equal(value, each) for each in operand),
+    "$nin": lambda value, operand: not any(_equal(value, each) for each in operand),
+    "$exists": lambda value, operand: (value is not _MISSING) is operand,
+    "$gt": lambda value, operand: _ordered(value, operand, lambda a, b: a > b),
+    "$gte": lambda value, operand: _ordered(value, operand, lambda a, b: a >= b),
+    "$lt": lambda value, operand: _ordered(value, operand, lambda a, b: a < b),
+    "$lte": lambda value, operand: _ordered(value, operand, lambda a, b: a <= b),
+}
