@@ -13,8 +13,8 @@ from api.errors import answer, unavailable
 
 WAITING: Final = 256
 """Requests that may be under way at once."""
-BODY_BYTES: Final = 2 * 1024 * 1024 + 512 * 1024
-"""The largest body: the longest text and the largest metadata of a turn, with room for JSON."""
+BODY_BYTES: Final = 2 * 1024 * 1024
+"""The largest body."""
 _OPEN: Final = ("/health/", "/metrics")
 """What answers however full it is."""
 

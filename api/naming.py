@@ -4,9 +4,9 @@ What is blank counts as not given, wherever it stands. Tenancy that is named twi
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 
 from pipeline.errors import InvalidInputError, Problem
 from schemas.identity import DEFAULT_PROJECT, Name, ReadScope, Scope, Visibility
@@ -32,7 +32,8 @@ GivenVisibility = Annotated[Visibility | None, BeforeValidator(_visibility)]
 class Named(BaseModel):
     """What a body or a query string names.
 
-    Fields that nobody knows are ignored: the client's next version may send more.
+    What is null counts as not given: clients send every field they have. Fields that nobody knows
+    are ignored: the client's next version may send more.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -43,6 +44,14 @@ class Named(BaseModel):
     visibility: GivenVisibility = None
     session_id: Given = None
     agent_id: Given = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_null(cls, sent: Any) -> Any:
+        if not isinstance(sent, dict):
+            return sent
+        fields = cast("dict[str, Any]", sent)
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

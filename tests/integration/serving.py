@@ -1,0 +1,67 @@
+"""A memory server in this process, over a real database, for the client that agents have."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import ExitStack, asynccontextmanager
+from typing import Any, TypeVar
+
+from agent_engine_sdk_memory import Memory, MemoryRequestContext
+from agent_engine_sdk_memory._client import MemoryClient
+
+from api.server import http_app
+from consumers.wiring import Installation, wire
+from pipeline.settings import Settings
+from pipeline.stores.indexes import apply_indexes
+from pipeline.stores.mongo import Database
+from schemas.message import OutgoingMessage
+
+T = TypeVar("T")
+
+
+class Silent:
+    """Port `Publisher`: nobody listens."""
+
+    async def publish(self, message: OutgoingMessage) -> None:
+        """Take a message."""
+
+
+class Server:
+    """What a test talks to."""
+
+    def __init__(self, url: str, parts: Installation, clients: ExitStack) -> None:
+        self.url = url
+        self.parts = parts
+        self._clients = clients
+
+    def memory(self, project: str | None = None, *, path: str = "", **bound: Any) -> Memory:
+        """Return the published client, on the project's routes if one is named."""
+        memory = Memory(base_url=self.url + path, project_id=project)
+        self._clients.callback(memory.close)
+        return memory.bind(MemoryRequestContext(**bound)) if bound else memory
+
+    def internal(self, prefix: str = "/api/v1/memory") -> Any:
+        """Return the package's client of a memory server itself; what it returns is untyped."""
+        client = MemoryClient(self.url, api_prefix=prefix)
+        self._clients.callback(client.close)
+        return client
+
+
+@asynccontextmanager
+async def served(db: Database) -> AsyncGenerator[Server]:
+    """Serve a database that is empty but for its indexes."""
+    await apply_indexes(db)
+    settings = Settings.model_validate({"http": {"port": 0}})
+    parts = await wire(settings, db, Silent())
+    async with http_app(parts) as app:
+        app.open()
+        await app.start()
+        try:
+            with ExitStack() as clients:
+                yield Server(app.address, parts, clients)
+        finally:
+            await app.stop()
+
+
+async def ask(call: Callable[..., T], *args: Any, **named: Any) -> T:
+    """Call a client that blocks, while the server answers it here."""
+    return await asyncio.to_thread(call, *args, **named)

@@ -1,0 +1,232 @@
+"""What is refused, how it is told, and that a full or failing server says so at once."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from api.admission import BODY_BYTES, Admission, BodyLimit
+from api.server import HttpApp, http_app
+from consumers.wiring import wire
+from pipeline.errors import ConfigurationError
+from pipeline.settings import Settings
+from pipeline.stores.mongo import Database
+from tests.integration.serving import Server, Silent, served
+
+SAID: dict[str, Any] = {"user_id": "mara", "session_id": "s", "role": "user", "content": "Hi."}
+SECRET = "opensesame"
+ROOM = 3
+
+
+@pytest.fixture
+async def server(db: Database) -> AsyncGenerator[Server]:
+    async with served(db) as running:
+        yield running
+
+
+@pytest.fixture
+async def http(server: Server) -> AsyncGenerator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=f"{server.url}/api/v1/memory", timeout=30) as client:
+        yield client
+
+
+async def test_a_turn_sent_again_is_one_turn(http: httpx.AsyncClient) -> None:
+    said = {**SAID, "idempotency_key": "k"}
+    first, again = await http.post("/turns", json=said), await http.post("/turns", json=said)
+    other = await http.post("/turns", json={**said, "content": "Something else."})
+
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() == again.json()
+    assert (other.status_code, other.json()["code"]) == (409, "IDEMPOTENCY_CONFLICT")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/turns", {**SAID, "role": SECRET}, "role"),
+        ("/turns", {**SAID, "content": "  "}, "content"),
+        ("/turns", {**SAID, "session_id": " "}, "session_id"),
+        ("/turns", {**SAID, "user_id": SECRET * 50}, "user_id"),
+        ("/turns", {**SAID, "metadata": [SECRET]}, "metadata"),
+        ("/turns", {**SAID, "metadata": {"a": {SECRET: float("1e400")}}}, "metadata"),
+        ("/turns", {**SAID, "created_at": SECRET}, "created_at"),
+        ("/search", {"type": SECRET, "query": "x"}, "type"),
+        ("/search", {"type": "semantic", "query": SECRET, "top_k": 0}, "top_k"),
+        ("/search", {"type": "semantic", "query": SECRET, "visibility": SECRET}, "visibility"),
+        ("/context", {"query": SECRET, "max_tokens": 0}, "max_tokens"),
+        ("/context", {"query": SECRET, "format_style": SECRET}, "format_style"),
+        ("/retrieval/context-from-sources", {"query": SECRET, "sources": []}, "sources"),
+        (
+            "/retrieval/context-from-sources",
+            {"query": SECRET, "sources": [{"source": "stm"}]},
+            "session_id",
+        ),
+        ("/semantic", {"user_id": "mara", "label": "", "text": SECRET}, "label"),
+        ("/episodic", {"user_id": "mara", "title": "t", "content": SECRET}, "session_id"),
+    ],
+)
+async def test_a_refusal_names_the_field_and_quotes_nothing(
+    http: httpx.AsyncClient, path: str, body: dict[str, Any], field: str
+) -> None:
+    refused = await http.post(
+        path, content=json.dumps(body), headers={"Content-Type": "application/json"}
+    )
+
+    assert refused.status_code == 422, refused.text
+    assert {problem["field"] for problem in refused.json()["problems"]} == {field}
+    assert SECRET not in refused.text
+    assert refused.json()["error"].startswith(f"{field}: ")
+
+
+async def test_what_is_no_json_is_refused(http: httpx.AsyncClient) -> None:
+    refused = await http.post(
+        "/turns", content=b"{" + SECRET.encode(), headers={"Content-Type": "application/json"}
+    )
+
+    assert (refused.status_code, refused.json()["problems"][0]["rule"]) == (422, "must be JSON")
+    assert SECRET not in refused.text
+
+
+async def test_routes_that_there_are_not(http: httpx.AsyncClient) -> None:
+    assert (await http.get("/nowhere")).json()["code"] == "ROUTE_NOT_FOUND"
+    assert (await http.put("/turns")).json()["code"] == "METHOD_NOT_ALLOWED"
+
+
+async def chunks(size: int) -> AsyncIterator[bytes]:
+    """Yield a body whose length is not told before."""
+    for _ in range(size // 65536 + 1):
+        yield b" " * 65536
+
+
+async def test_a_body_too_large_is_refused_told_or_untold(http: httpx.AsyncClient) -> None:
+    for content in (b" " * (BODY_BYTES + 1), chunks(BODY_BYTES + 1)):
+        refused = await http.post(
+            "/turns", content=content, headers={"Content-Type": "application/json"}
+        )
+        assert (refused.status_code, refused.json()["code"]) == (413, "TOO_LARGE")
+
+
+async def test_the_largest_turn_is_taken(http: httpx.AsyncClient) -> None:
+    stored = await http.post("/turns", json={**SAID, "content": "a" * (BODY_BYTES - 1024)})
+
+    assert stored.status_code == 201, stored.text
+
+
+async def test_who_finds_the_room_full_is_told_so_at_once() -> None:
+    leave, are_in = asyncio.Event(), asyncio.Event()
+    inside: list[None] = []
+    app = FastAPI()
+
+    @app.get("/slow")
+    async def slow() -> str:
+        inside.append(None)
+        if len(inside) == ROOM:
+            are_in.set()
+        await leave.wait()
+        return "done"
+
+    @app.get("/health/live")
+    async def live() -> str:
+        return "live"
+
+    app.add_middleware(Admission, waiting=ROOM)
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://t") as client:
+        waiting = [asyncio.create_task(client.get("/slow")) for _ in range(ROOM)]
+        async with asyncio.timeout(20):
+            await are_in.wait()
+        began = time.perf_counter()
+        refused = await client.get("/slow")
+        took = time.perf_counter() - began
+        assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+        assert took < 1
+        assert (await client.get("/health/live")).status_code == 200
+        leave.set()
+        assert {answer.status_code for answer in await asyncio.gather(*waiting)} == {200}
+        assert (await client.get("/slow")).status_code == 200
+
+
+async def test_an_answer_that_has_begun_is_not_overwritten() -> None:
+    """The limit cuts what is read, never what is being said."""
+    app = FastAPI()
+
+    @app.post("/")
+    async def read(body: dict[str, Any]) -> dict[str, Any]:
+        return body
+
+    app.add_middleware(BodyLimit, limit=10)
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://t") as client:
+        assert (await client.post("/", json={"a": 1})).status_code == 200
+        assert (await client.post("/", json={"a": "long enough"})).status_code == 413
+
+
+async def test_health_tells_live_from_ready(server: Server) -> None:
+    async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
+        assert (await client.get("/health/live")).json() == {"live": True}
+        ready = await client.get("/health/ready")
+        assert (ready.status_code, ready.json()["ready"]) == (200, True)
+        assert (await client.get("/metrics")).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "example.org"])
+async def test_without_signing_in_it_is_no_ones_but_this_machines(db: Database, host: str) -> None:
+    settings = Settings.model_validate({"http": {"host": host, "port": 0}})
+    async with http_app(await wire(settings, db, Silent())) as app:
+        with pytest.raises(ConfigurationError, match="loopback"):
+            app.open()
+
+
+async def test_a_port_in_use_is_told_with_the_setting(db: Database, server: Server) -> None:
+    port = int(server.url.rpartition(":")[2])
+    settings = Settings.model_validate({"http": {"port": port}})
+    async with http_app(await wire(settings, db, Silent())) as app:
+        with pytest.raises(ConfigurationError, match="AFTERTURN_HTTP__PORT"):
+            app.open()
+
+
+async def test_a_stop_answers_what_was_asked(db: Database) -> None:
+    settings = Settings.model_validate({"http": {"port": 0}})
+    async with http_app(await wire(settings, db, Silent())) as app:
+        app.open()
+        await app.start()
+        async with httpx.AsyncClient(base_url=app.address, timeout=30) as client:
+            turns = [
+                asyncio.create_task(
+                    client.post("/api/v1/memory/turns", json={**SAID, "session_id": f"s{number}"})
+                )
+                for number in range(16)
+            ]
+            await first_is_stored(db)
+            await app.stop()
+            answers = await asyncio.gather(*turns, return_exceptions=True)
+    stored = await db["turns"].count_documents({})
+    acknowledged = [
+        answer for answer in answers if isinstance(answer, httpx.Response) and answer.is_success
+    ]
+
+    assert len(acknowledged) == stored == 16
+    assert await is_closed(app)
+
+
+async def first_is_stored(db: Database) -> None:
+    """Wait until the server is at work."""
+    async with asyncio.timeout(20):
+        # Only the database knows.
+        while not await db["turns"].count_documents({}):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+async def is_closed(app: HttpApp) -> bool:
+    """Return whether nobody is let in any more."""
+    async with httpx.AsyncClient(base_url=app.address, timeout=5) as client:
+        try:
+            await client.get("/health/live")
+        except httpx.TransportError:
+            return True
+    return False

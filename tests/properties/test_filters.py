@@ -1,0 +1,126 @@
+"""Filters are a closed grammar: whatever is sent is understood or refused, and nothing else."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.errors import FilterError
+from pipeline.filters import Clause, Composed, Filter, matches, parse
+
+NAMES = ("metadata.tier", "metadata.score", "metadata.a.b", "agent_id")
+OPERATORS = {"$eq", "$ne", "$in", "$nin", "$exists", "$gt", "$gte", "$lt", "$lte"}
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+keys = st.sampled_from(
+    [*NAMES, *OPERATORS, "$and", "$or", "$nor", "$where", "$expr", "tier", "metadata.$gt", "a\x00"]
+) | st.text(max_size=8)
+anything = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+def clauses(found: Filter) -> list[Clause]:
+    """Return every clause of a filter."""
+    if isinstance(found, Clause):
+        return [found]
+    return [clause for part in found.parts for clause in clauses(part)]
+
+
+@given(st.dictionaries(keys, anything, max_size=4))
+def test_what_is_sent_is_understood_or_refused(sent: dict[str, Any]) -> None:
+    for declared in (NAMES, None):
+        try:
+            found = parse(sent, declared)
+        except FilterError:
+            continue
+        assert {clause.operator for clause in clauses(found)} <= OPERATORS
+        assert all(
+            clause.path == "agent_id" or clause.path.startswith("metadata.")
+            for clause in clauses(found)
+        )
+        assert isinstance(matches(found, {"metadata": {"tier": "gold", "score": 0.9}}), bool)
+
+
+@given(st.text(min_size=1, max_size=12))
+def test_a_refusal_quotes_nothing(key: str) -> None:
+    with pytest.raises(FilterError) as refused:
+        parse({f"{key}zebra": 1}, NAMES)
+    assert "zebra" not in str(refused.value)
+
+
+FIELDS: dict[str, Any] = {
+    "agent_id": "a1",
+    "metadata": {
+        "tier": "gold",
+        "score": 0.9,
+        "n": 2,
+        "on": True,
+        "tags": ["x", "y"],
+        "at": "2026-01-02",
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("sent", "passes"),
+    [
+        ({"metadata.tier": "gold"}, True),
+        ({"metadata.tier": "Gold"}, False),
+        ({"metadata.tier": "gold-tier"}, False),
+        ({"metadata.score": {"$gt": 0.8, "$lte": 0.9}}, True),
+        ({"metadata.score": {"$gt": 0.9}}, False),
+        ({"metadata.tier": {"$gt": 1}}, False),
+        ({"metadata.on": 1}, False),
+        ({"metadata.n": True}, False),
+        ({"metadata.n": 2.0}, True),
+        ({"metadata.tags": "x"}, True),
+        ({"metadata.tier": {"$in": ["gold", "silver"]}}, True),
+        ({"metadata.tier": {"$nin": ["gold"]}}, False),
+        ({"metadata.absent": {"$ne": "x"}}, True),
+        ({"metadata.absent": {"$exists": False}}, True),
+        ({"metadata.tier": {"$exists": False}}, False),
+        ({"metadata.at": {"$gte": "2026-01-01"}}, True),
+        ({"metadata.at": {"$lt": "2026-01-02"}}, False),
+        ({"agent_id": "a1"}, True),
+        ({"$or": [{"metadata.tier": "x"}, {"metadata.n": 2}]}, True),
+        ({"$nor": [{"metadata.tier": "gold"}]}, False),
+        ({"$and": [{"metadata.tier": "gold"}, {"metadata.n": {"$lt": 2}}]}, False),
+    ],
+)
+def test_clauses_mean_what_they_say(sent: dict[str, Any], passes: bool) -> None:
+    assert matches(parse(sent, None), FIELDS) is passes
+
+
+@pytest.mark.parametrize(
+    ("sent", "says"),
+    [
+        ({"tier": "gold"}, "declared are: agent_id, metadata.tier"),
+        ({"metadata.tire": "gold"}, "declared are: agent_id, metadata.tier"),
+        ({"metadata.tier": {"$regex": "."}}, "there are: "),
+        ({"metadata.tier": {}}, "must not be empty"),
+        ({"metadata.tier": None}, "texts, finite numbers"),
+        ({"metadata.tier": {"$in": ["x"] * 1001}}, "at most 1000"),
+        ({"$and": []}, "not empty"),
+        ({"metadata.tier": {"$exists": 1}}, "true or false"),
+    ],
+)
+def test_a_refusal_says_what_there_is(sent: dict[str, Any], says: str) -> None:
+    with pytest.raises(FilterError, match=says):
+        parse(sent, ["metadata.tier"])
+
+
+def test_bounds_hold() -> None:
+    deep: dict[str, Any] = {"metadata.tier": "x"}
+    for _ in range(20):
+        deep = {"$and": [deep]}
+    many: dict[str, Any] = {"$or": [{"metadata.tier": "x"}] * 201}
+    for sent in (deep, many):
+        with pytest.raises(FilterError, match="at most"):
+            parse(sent, ["metadata.tier"])
+
+
+def test_nothing_asked_is_everything() -> None:
+    assert matches(Composed(operator="$and", parts=()), {})
