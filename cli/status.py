@@ -14,8 +14,9 @@ from cli.resuming import held_back
 from cli.running import run
 from consumers.lag import group_lag
 from consumers.wiring import Installation
-from pipeline.errors import BrokerUnavailableError
+from pipeline.errors import BrokerUnavailableError, ConfigurationError
 from pipeline.settings import Settings
+from producers.topics import check_topics
 from schemas.topics import GROUPS, RETRY_TIERS, SNAPSHOT_READY, TURN_RECORDED, Stage
 
 
@@ -38,6 +39,7 @@ async def _status(settings: Settings, data_dir: Path, output: Output) -> int:
             "held_back": await held_back(parts),
             "unfinished": await _unfinished(parts),
             "lag": await _lag(settings),
+            "topics": await topic_problems(settings),
         }
     _say(result, output)
     output.result(result)
@@ -137,6 +139,16 @@ async def _lag(settings: Settings) -> dict[str, int] | None:
         return None
 
 
+async def topic_problems(settings: Settings) -> list[str]:
+    """Return what is wrong and what to do; nothing where Kafka does not answer."""
+    try:
+        return await check_topics(settings.kafka)
+    except BrokerUnavailableError:
+        return []
+    except ConfigurationError as error:
+        return [str(error)]
+
+
 def _say(result: dict[str, Any], output: Output) -> None:
     opened, extractions = result["open"], result["extractions"]
     age = f", the oldest for {opened['oldest_seconds']} s" if opened["turns"] else ""
@@ -161,3 +173,5 @@ def _say(result: dict[str, Any], output: Output) -> None:
         output.say("lag          unknown: Kafka does not answer; recording goes on without it")
     else:
         output.say("lag          " + ", ".join(f"{n} {g}" for g, n in result["lag"].items()))
+    for problem in result["topics"]:
+        output.say(f"TOPIC        {problem}")
