@@ -18,7 +18,7 @@ class Proxy:
     `refuse` and `cut` together are a server that is gone, `stall` is one that hangs.
     """
 
-    def __init__(self, target_port: int) -> None:
+    def __init__(self, target_port: int, *, readdresses: bool = False) -> None:
         self.target_port = target_port
         """Where new connections go."""
         self.port = 0
@@ -27,6 +27,7 @@ class Proxy:
         """How many connections were forwarded so far, or will be after `resume`."""
         self.lost = 0
         """How many answers were lost."""
+        self._readdresses = readdresses
         self._lose_every: int | None = None
         self._answers = 0
         self._refusing = False
@@ -85,6 +86,10 @@ class Proxy:
             )
         except OSError:
             pass  # either side is gone, so the other is let go
+        except asyncio.CancelledError:
+            # `cut`: the connection is over, and a cancelled stream callback would only be reported
+            # as an error by the loop.
+            pass
         finally:
             del self._writers_by_task[task]
             for each in writers:
@@ -97,10 +102,13 @@ class Proxy:
             await self._flowing.wait()
             if is_answer:
                 self._lose_if_due()
-            writer.write(data)
+            writer.write(self._readdressed(data) if is_answer and self._readdresses else data)
             await writer.drain()
         await self._flowing.wait()
         writer.write_eof()
+
+    def _readdressed(self, data: bytes) -> bytes:
+        return data.replace(_kafka_address(self.target_port), _kafka_address(self.port))
 
     def _lose_if_due(self) -> None:
         self._answers += 1
@@ -110,9 +118,15 @@ class Proxy:
 
 
 @asynccontextmanager
-async def proxy_to(target_port: int) -> AsyncGenerator[Proxy]:
-    """Run a proxy in front of a port, which need not be open yet."""
-    proxy = Proxy(target_port)
+async def proxy_to(target_port: int, *, readdresses: bool = False) -> AsyncGenerator[Proxy]:
+    """Run a proxy in front of a port, which need not be open yet.
+
+    Args:
+        target_port: Where it forwards to.
+        readdresses: Whether a broker's answers that name its own address name the proxy's instead:
+            for the embedded one, which can't advertise any other.
+    """
+    proxy = Proxy(target_port, readdresses=readdresses)
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
     proxy.port = server.sockets[0].getsockname()[1]
     try:
@@ -121,6 +135,11 @@ async def proxy_to(target_port: int) -> AsyncGenerator[Proxy]:
         server.close()
         proxy.cut()
         await server.wait_closed()
+
+
+def _kafka_address(port: int) -> bytes:
+    """Return an address on loopback as Kafka's protocol writes it: host, then port."""
+    return b"127.0.0.1" + struct.pack(">i", port)
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient
 
 from tests.faults.proxy import Proxy, proxy_to
 
@@ -115,3 +117,19 @@ async def test_stall_keeps_connections_and_loses_nothing(proxy: Proxy) -> None:
 
     for _, writer in (existing, fresh):
         writer.close()
+
+
+async def test_a_broker_that_names_its_own_address_is_known_by_the_proxys(
+    bootstrap_servers: str,
+) -> None:
+    """Or whoever asked through the proxy would go past it from then on."""
+    port = int(bootstrap_servers.partition(":")[2])
+    async with proxy_to(port, readdresses=True) as proxy:
+        admin = AIOKafkaAdminClient(bootstrap_servers=f"127.0.0.1:{proxy.port}")
+        await admin.start()
+        try:
+            described: dict[str, Any] = await admin.describe_cluster()
+        finally:
+            await admin.close()
+
+    assert [broker["port"] for broker in described["brokers"]] == [proxy.port]
