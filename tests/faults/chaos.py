@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
 from compose.embedded import embedded_kafka, embedded_mongo, mongo_uri
 from consumers.wiring import installation, recorder
@@ -203,6 +204,7 @@ class Stage:
     """As an agent's process has them: through the proxies."""
     garbage: list[Place] = field(default_factory=list[Place])
     accepted_contradictions: list[int] = field(default_factory=list[int])
+    agent_log: str = ""
     breaking: defaultdict[str, asyncio.Lock] = field(
         default_factory=lambda: defaultdict[str, asyncio.Lock](asyncio.Lock)
     )
@@ -214,16 +216,18 @@ class Stage:
         for worker in self.campaign.first:
             await self.crew.restart(worker, ())
         began = time.monotonic()
-        async with (
-            installation(self.outside) as parts,
-            recorder(parts) as recording,
-            asyncio.TaskGroup() as group,
-        ):
-            agent = Agent(recording)
-            for talk in self.campaign.talks:
-                group.create_task(agent.say(talk))
-            for event in self.campaign.events:
-                group.create_task(self._do(event, began))
+        with capture_logs() as logged:
+            async with (
+                installation(self.outside) as parts,
+                recorder(parts) as recording,
+                asyncio.TaskGroup() as group,
+            ):
+                agent = Agent(recording)
+                for talk in self.campaign.talks:
+                    group.create_task(agent.say(talk))
+                for event in self.campaign.events:
+                    group.create_task(self._do(event, began))
+        self.agent_log = "\n".join(map(repr, logged))
         self.accepted_contradictions = agent.accepted_contradictions
 
     async def settle(self) -> Remains:
@@ -319,7 +323,7 @@ class Stage:
             remembered=remembered,
             letters=await self._letters(),
             messages=await messages_of(self.servers, [topic.name for topic in TOPICS]),
-            log=(self.running.folder / "workers.log").read_text(),
+            log=f"{(self.running.folder / 'workers.log').read_text()}\n{self.agent_log}",
             asked=self.model.asked,
             garbage=self.garbage,
             accepted_contradictions=self.accepted_contradictions,
