@@ -168,11 +168,13 @@ class ConsumerApp:
         return await check_topics(self._settings, topics=self._topics)
 
     async def _drain(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait({self._watching})
-            self._watching = None
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.cancel()
         await asyncio.gather(*(pool.stop() for pool in self.pools.values()))
+        if watching is not None:
+            # It had as long as the pools to let go of Kafka, so a stop takes no longer for it.
+            await asyncio.wait({watching})
 
     async def _disconnect(self) -> None:
         broker, self._broker = self._broker, None
