@@ -82,6 +82,8 @@ class Crew:
     armed: set[int | None] = field(default_factory=set[int | None])
     """The process ids of those that may die by themselves."""
     ended: int = 0
+    failed: int = 0
+    """Those that ended by an error."""
     surprises: list[str] = field(default_factory=list[str])
     """What ended as none should."""
 
@@ -137,6 +139,9 @@ class Crew:
         self._look_at(name, worker, how=how)
 
     def _look_at(self, name: Instance, worker: BaseProcess, *, how: str) -> None:
+        if worker.exitcode == 1:
+            self.failed += 1
+            return
         expected = {"by itself": {None}, "kill -9": {-9}, "SIGTERM": {0, -15}}[how]
         if worker.exitcode not in expected | ({-9} if worker.pid in self.armed else set[int]()):
             self.surprises.append(f"worker {name} ended with {worker.exitcode} ({how})")
@@ -333,6 +338,7 @@ class Stage:
                 if guard.tripped_at_ms is not None
             ],
             ended=ended,
+            failed=self.crew.failed,
             surprises=self.crew.surprises,
             permits=PERMITS,
         )

@@ -61,6 +61,8 @@ class Remains:
     tripped_guards: list[str]
     ended: int
     """Worker processes that were ended before all faults were lifted."""
+    failed: int
+    """How many workers ended by an error: they do where MongoDB is gone as they start."""
     surprises: list[str]
     """Which of them ended, or did not, as none should."""
     permits: int
@@ -78,8 +80,11 @@ def broken(campaign: Campaign, remains: Remains) -> list[str]:
 
 
 def processes_end_in_order(_campaign: Campaign, remains: Remains) -> Iterator[str]:
-    """A worker ends when it is told to and in order, when it is killed, and else never."""
+    """A worker ends when it is told to and in order, when it is killed, or without a database."""
     yield from remains.surprises
+    explained = remains.log.count("\npymongo.errors.")
+    if remains.failed > explained:
+        yield f"{remains.failed} workers ended by an error, MongoDB explains {explained}"
 
 
 def audited(campaign: Campaign, remains: Remains) -> Iterator[str]:

@@ -132,6 +132,7 @@ FINE = Remains(
     accepted_contradictions=[],
     tripped_guards=[],
     ended=0,
+    failed=0,
     surprises=[],
     permits=4,
 )
@@ -143,6 +144,7 @@ def test_where_all_is_well_no_law_is_broken() -> None:
 
 TIMEOUT = FailureClass.TIMEOUT
 VIOLATIONS: list[tuple[str, Callable[[], Remains]]] = [
+    ("processes", lambda: replace(FINE, failed=1)),
     ("processes", lambda: replace(FINE, surprises=["worker one ended with 1"])),
     ("audit", lambda: replace(FINE, audit=replace(FINE.audit, open=1))),
     ("audit", lambda: replace(FINE, audit=replace(FINE.audit, turns=3))),
