@@ -17,6 +17,7 @@ from consumers.deadlines import deadline_problems
 from pipeline.errors import BrokerUnavailableError, ConfigurationError
 from pipeline.failures import action
 from pipeline.models.choosing import model_from
+from pipeline.reasons import remedy
 from pipeline.settings import LLMSettings, Settings
 from pipeline.stores.indexes import INDEXES
 from pipeline.stores.mongo import SERVER_NOW_MS, Database, connect, database
@@ -43,11 +44,19 @@ def doctor(*, data_dir: DataDir = DATA_DIR, as_json: AsJson = False) -> None:
     run(_doctor(settings_for(data_dir), data_dir, Output(as_json=as_json)))
 
 
-async def _doctor(settings: Settings, data_dir: Path, output: Output) -> int:
-    findings = [
-        *await asyncio.gather(_mongo(settings, data_dir), _kafka(settings), _model(settings)),
+async def findings_of(settings: Settings, data_dir: Path) -> list[Finding]:
+    """Look at everything and return what was found; nothing is changed."""
+    return [
+        *await asyncio.gather(_mongo(settings, data_dir), _kafka(settings)),
+        # Not beside them: the vendor's library blocks while it is imported, for longer than they
+        # may take on a machine that is busy, and both would be called silent.
+        await _model(settings),
         _deadlines(settings),
     ]
+
+
+async def _doctor(settings: Settings, data_dir: Path, output: Output) -> int:
+    findings = await findings_of(settings, data_dir)
     for finding in findings:
         sign = "well " if finding.is_well else "WRONG"
         output.say(f"{sign}  {finding.name}: {finding.detail}")
@@ -158,7 +167,8 @@ async def _model(settings: Settings) -> Finding:
             detail=(
                 "none is configured: `up` and `demo` use the offline extractor, which picks"
                 " sentences by rules and is no language model. Set AFTERTURN_LLM__PROVIDER,"
-                " __MODEL and __API_KEY for a real one"
+                " __MODEL and __API_KEY for a real one, here as where it runs: only the environment"
+                " of this command was looked at"
             ),
         )
     name = f"Model {llm.model or '(not named)'} at {llm.base_url or llm.provider}"
@@ -180,4 +190,7 @@ async def _model_problem(llm: LLMSettings) -> str | None:
         failure = await model.check()
     finally:
         await model.aclose()
-    return failure and f"{failure.reason} ({failure.failure_class}): {action(failure)}"
+    if failure is None:
+        return None
+    to_do = remedy(failure.reason) or action(failure)
+    return f"{failure.reason} ({failure.failure_class}): {to_do}"
