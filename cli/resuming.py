@@ -1,7 +1,7 @@
 """`resume`: let go on what breakers and mass guards hold back, once its cause is mended."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -10,10 +10,13 @@ from cli.environment import DATA_DIR, AsJson, DataDir, settings_for
 from cli.output import Output
 from cli.running import run
 from consumers.wiring import Installation
+from pipeline.reasons import remedy
 from pipeline.resuming import resume_breaker, resume_guard
 from pipeline.settings import Settings
 from pipeline.stores.switches import MongoBreakers, MongoGuards
 from schemas.breaker import BreakerPhase
+
+_MEND: Final = "Mend its cause."
 
 
 def register(application: typer.Typer) -> None:
@@ -49,13 +52,14 @@ async def _resume(name: str, settings: Settings, data_dir: Path, output: Output)
 
 
 async def held_back(parts: Installation) -> list[dict[str, Any]]:
-    """Return every breaker that is not closed and every guard that has tripped, and why."""
+    """Return every breaker that is not closed and every guard that has tripped, why, what to do."""
     breakers = [
         {
             "kind": "breaker",
             "name": breaker.breaker_id,
             "state": breaker.phase.value,
             "reason": breaker.reason,
+            "action": remedy(breaker.reason or "") or _MEND,
             "next_try_ms": breaker.try_at_ms,
         }
         for breaker in await MongoBreakers(parts.database).all()
@@ -67,6 +71,7 @@ async def held_back(parts: Installation) -> list[dict[str, Any]]:
             "name": guard.guard_id,
             "state": "tripped",
             "reason": guard.reason,
+            "action": "Put the former prompt or model back.",
             "since_ms": guard.tripped_at_ms,
         }
         for guard in await MongoGuards(parts.database).all()
