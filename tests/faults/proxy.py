@@ -1,6 +1,7 @@
 """A TCP proxy on loopback that breaks connections on demand, between clients and a real server."""
 
 import asyncio
+import math
 import socket
 import struct
 from collections.abc import AsyncGenerator
@@ -8,6 +9,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 READ_BYTES = 65_536
+ARRIVING_SECONDS = 1.0
+"""How long an answer that was forwarded may wait for a busy client, which loses it by a reset."""
 # SO_LINGER of zero seconds: closing sends a reset instead of an orderly end.
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -27,6 +30,8 @@ class Proxy:
         """How many connections were forwarded so far, or will be after `resume`."""
         self.lost = 0
         """How many answers were lost."""
+        self.cut_asking = 0
+        """How many connections were cut while they were `asking`."""
         self._readdresses = readdresses
         self._lose_every: int | None = None
         self._answers = 0
@@ -34,11 +39,18 @@ class Proxy:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._writers_by_task = dict[asyncio.Task[Any], list[asyncio.StreamWriter]]()
+        self._asks_until_by_task = dict[asyncio.Task[Any], float]()
 
     @property
     def connections(self) -> int:
         """How many connections clients have open."""
         return len(self._writers_by_task)
+
+    @property
+    def asking(self) -> int:
+        """How many connections wait for an answer, or had one just now that may not be read yet."""
+        now = asyncio.get_running_loop().time()
+        return sum(until > now for until in self._asks_until_by_task.values())
 
     def refuse(self) -> None:
         """Reset every new connection; existing ones stay."""
@@ -46,6 +58,8 @@ class Proxy:
 
     def cut(self) -> None:
         """Reset every existing connection; new ones are forwarded."""
+        self.cut_asking += self.asking
+        self._asks_until_by_task.clear()
         for task, writers in self._writers_by_task.items():
             for writer in writers:
                 _reset(writer)
@@ -82,7 +96,8 @@ class Proxy:
             to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self.target_port)
             writers.append(to_writer)
             await asyncio.gather(
-                self._pump(reader, to_writer), self._pump(to_reader, writer, is_answer=True)
+                self._pump(reader, to_writer, task),
+                self._pump(to_reader, writer, task, is_answer=True),
             )
         except OSError:
             pass  # either side is gone, so the other is let go
@@ -92,16 +107,25 @@ class Proxy:
             pass
         finally:
             del self._writers_by_task[task]
+            self._asks_until_by_task.pop(task, None)
             for each in writers:
                 _reset(each)
 
     async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_answer: bool = False
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        connection: asyncio.Task[Any],
+        *,
+        is_answer: bool = False,
     ) -> None:
+        now = asyncio.get_running_loop().time
         while data := await reader.read(READ_BYTES):
             await self._flowing.wait()
             if is_answer:
                 self._lose_if_due()
+            until = now() + ARRIVING_SECONDS if is_answer else math.inf
+            self._asks_until_by_task[connection] = until
             writer.write(self._readdressed(data) if is_answer and self._readdresses else data)
             await writer.drain()
         await self._flowing.wait()

@@ -79,6 +79,29 @@ async def test_cut_resets_existing_connections_only(proxy: Proxy) -> None:
     again[1].close()
 
 
+async def test_it_counts_the_requests_that_a_cut_may_have_cost_their_answers(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that waits, and one whose answer was sent just now; none that had its answer before."""
+    late, answered, waiting = [await connect(proxy) for _ in range(3)]
+    monkeypatch.setattr("tests.faults.proxy.ARRIVING_SECONDS", 0)
+    await ask(answered)
+    waiting[1].write(b"half a line")
+    async with asyncio.timeout(10):
+        while proxy.asking != 1:  # noqa: ASYNC110 (another task forwards it)
+            await asyncio.sleep(0.001)
+    monkeypatch.setattr("tests.faults.proxy.ARRIVING_SECONDS", 1000)
+    await ask(late)
+
+    proxy.cut()
+
+    assert proxy.cut_asking == 2
+    assert proxy.asking == 0
+
+    for _, writer in (late, answered, waiting):
+        writer.close()
+
+
 async def test_refuse_resets_new_connections_only(proxy: Proxy) -> None:
     """While it refuses, an existing connection works and a new one does not."""
     existing = await connect(proxy)
