@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 from uuid import uuid4
 
 import typer
@@ -32,6 +33,9 @@ class Finding:
     is_well: bool
     detail: str
     """What was found, and where it is not well, what to do."""
+
+
+_ANSWERS: Final = "it answers and takes the key; whether it knows the model, the first call tells"
 
 
 def register(application: typer.Typer) -> None:
@@ -173,9 +177,7 @@ async def _model(settings: Settings) -> Finding:
         )
     name = f"Model {llm.model or '(not named)'} at {llm.base_url or llm.provider}"
     problem = await _model_problem(llm)
-    return Finding(
-        name=name, is_well=problem is None, detail=problem or "it answers and takes the key"
-    )
+    return Finding(name=name, is_well=problem is None, detail=problem or _ANSWERS)
 
 
 async def _model_problem(llm: LLMSettings) -> str | None:
