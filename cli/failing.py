@@ -1,5 +1,6 @@
 """The failures that a command may end with, each as a line that says what to do."""
 
+import errno
 from typing import Final
 
 from pymongo.errors import ConfigurationError as MongoConfigurationError
@@ -10,6 +11,10 @@ from pipeline.errors import AfterturnError
 
 MISADDRESSED: Final = (InvalidName, InvalidURI, MongoConfigurationError)
 """What no server answers, since none can be asked like this."""
+_ADVICE: Final = {
+    errno.ENOSPC: "free some; what was recorded is safe, and the same command goes on from here",
+    errno.EROFS: "name a place that can be written to with `--data-dir`",
+}
 KNOWN: Final = (AfterturnError, ServiceError, PyMongoError, OSError)
 
 
@@ -28,6 +33,8 @@ def message_of(error: Exception) -> str:
             )
         case OSError():
             where = error.filename or "the system"
-            return f"{where}: {error.strerror or type(error).__name__}"
+            advice = _ADVICE.get(error.errno or 0)
+            what = f"{where}: {error.strerror or type(error).__name__}"
+            return what if advice is None else f"{what}: {advice}"
         case _:
             return str(error)
