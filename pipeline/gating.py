@@ -290,7 +290,8 @@ class _Shared(Generic[State]):
     async def view(self) -> State:
         """Return the state as it was at most a moment ago."""
         now_ms = await self._server_time.now_ms()
-        if self._known is None or now_ms - self._read_ms >= FRESH_MS:
+        # A server's clock may be set back, or another server's be asked.
+        if self._known is None or not 0 <= now_ms - self._read_ms < FRESH_MS:
             return await self._read(now_ms)
         return self._known
 
