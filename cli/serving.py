@@ -41,7 +41,11 @@ def run_role(
 async def _up(data_dir: Path, output: Output) -> int:
     settings = configured()
     configure_logs(settings.log_level)
-    async with embedded(data_dir, settings, output) as parts, apps_of(parts, ROLES) as apps:
+    async with (
+        embedded(data_dir, settings, output) as parts,
+        apps_of(parts, ROLES) as apps,
+        health_served(parts, apps) as running,
+    ):
         say_who_answers(parts.settings, output)
         is_named = "uri" in settings.mongo.model_fields_set
         uri = parts.settings.mongo.uri.get_secret_value()
@@ -55,8 +59,7 @@ async def _up(data_dir: Path, output: Output) -> int:
             " Ctrl-C ends it."
         )
         output.result({"mongo": mongo, "kafka": kafka, "data_dir": str(data_dir)})
-        async with health_served(parts, apps) as running:
-            await run_until_signal(running, cap=STOP_CAP)
+        await run_until_signal(running, cap=STOP_CAP)
     return 0
 
 
