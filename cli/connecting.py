@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from pymongo.errors import PyMongoError
+from pymongo.errors import OperationFailure, PyMongoError
 
 from cli.environment import configured, option_of, was_killed
-from cli.failing import MISADDRESSED
+from cli.failing import MISADDRESSED, refusal
 from compose.data_lock import is_held
 from compose.processes import accepts
 from consumers.wiring import Installation, installation
@@ -36,6 +36,10 @@ async def connected(settings: Settings, data_dir: Path) -> AsyncGenerator[Instal
             yield parts
     except MISADDRESSED:
         raise
+    except OperationFailure as error:
+        raise ConfigurationError(
+            f"MongoDB at {mongo_address(settings.mongo)} {refusal(error)}"
+        ) from error
     except PyMongoError as error:
         raise ConfigurationError(
             f"MongoDB at {mongo_address(settings.mongo)} does not answer ({type(error).__name__}):"

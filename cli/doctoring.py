@@ -7,11 +7,11 @@ from typing import Final
 from uuid import uuid4
 
 import typer
-from pymongo.errors import DuplicateKeyError, PyMongoError
+from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
 
 from cli.connecting import absence, advice, mongo_address
 from cli.environment import DATA_DIR, AsJson, DataDir, settings_for
-from cli.failing import MISADDRESSED, message_of
+from cli.failing import MISADDRESSED, message_of, refusal
 from cli.output import Output, counted
 from cli.running import run
 from consumers.deadlines import deadline_problems
@@ -98,6 +98,8 @@ async def _mongo_answers(settings: Settings, data_dir: Path) -> list[str]:
         return await _mongo_problems(database(client, settings.mongo))
     except MISADDRESSED as error:
         return [message_of(error)]
+    except OperationFailure as error:
+        return [f"it {refusal(error)}"]
     except PyMongoError as error:
         return [
             f"it does not answer ({type(error).__name__}), and nothing can be recorded without it:"

@@ -4,7 +4,7 @@ import errno
 from typing import Final
 
 from pymongo.errors import ConfigurationError as MongoConfigurationError
-from pymongo.errors import InvalidName, InvalidURI, PyMongoError
+from pymongo.errors import InvalidName, InvalidURI, OperationFailure, PyMongoError
 
 from compose.errors import ServiceError
 from pipeline.errors import AfterturnError
@@ -18,6 +18,14 @@ _ADVICE: Final = {
 KNOWN: Final = (AfterturnError, ServiceError, PyMongoError, OSError)
 
 
+def refusal(error: OperationFailure) -> str:
+    """Return what is said of a MongoDB that answers, and refuses what it was asked."""
+    return (
+        f"refuses a command ({type(error).__name__}, code {error.code}): see whether its disk is"
+        " full, and whether the user in AFTERTURN_MONGO__URI may do this"
+    )
+
+
 def message_of(error: Exception) -> str:
     """Return what a known failure tells its user."""
     match error:
@@ -26,6 +34,8 @@ def message_of(error: Exception) -> str:
                 f"MongoDB can't be addressed like this ({type(error).__name__}): correct"
                 " AFTERTURN_MONGO__URI or AFTERTURN_MONGO__DATABASE"
             )
+        case OperationFailure():
+            return f"MongoDB {refusal(error)}"
         case PyMongoError():
             return (
                 f"MongoDB does not answer ({type(error).__name__}). Is it running, and does"

@@ -4,6 +4,7 @@ import errno
 import os
 
 import pytest
+from pymongo.errors import OperationFailure
 
 from cli.failing import message_of
 
@@ -18,6 +19,17 @@ def test_of_a_disk_that_takes_nothing_it_says_where_and_what_to_do(
 
     assert told.startswith(f"data/kafka: {os.strerror(number)}: ")
     assert advice in told
+
+
+def test_a_database_that_refuses_is_not_called_silent() -> None:
+    """It answers: to start it would mend nothing. Its words may hold what was said."""
+    told = message_of(OperationFailure("no space for 'I live in Porto'", code=14031))
+
+    assert "refuses" in told
+    assert "14031" in told
+    assert "disk" in told
+    assert "does not answer" not in told
+    assert "Porto" not in told
 
 
 def test_what_has_no_advice_says_where_it_failed() -> None:
