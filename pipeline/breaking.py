@@ -23,6 +23,8 @@ LAST_WAVE: Final = 16
 """A wave of so many that is answered closes it."""
 OTHERS_FIRST_MS: Final = 5000
 """For so long after it may be tried again, it is not by whom it was tried in vain."""
+UNTRIED_MS: Final = 15 * 60_000
+"""When nobody has tried for so long, nobody waits for it."""
 TRIED_IN_VAIN: Final = 20
 """So many of those are remembered."""
 LONGEST_SLOWDOWN: Final = timedelta(minutes=1)
@@ -182,6 +184,15 @@ def is_own(state: Breaker, admission: Admission, failure: Failure, *, extraction
     return (
         failure.failure_class in _COUNTS and extraction_id in state.failing and are_others_answered
     )
+
+
+def shown_phase(state: Breaker, *, now_ms: int) -> BreakerPhase:
+    """Return the phase to alert by: an open one that nobody tries when he may holds nobody back.
+
+    Such as that of a key that was replaced: whatever waited for it would have come to try.
+    """
+    is_left = state.phase is BreakerPhase.OPEN and now_ms - state.try_at_ms > UNTRIED_MS
+    return BreakerPhase.TRYING if is_left else state.phase
 
 
 def resumed(state: Breaker, *, now_ms: int) -> Breaker:

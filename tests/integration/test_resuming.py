@@ -1,6 +1,7 @@
 """An operator sees what is held back and why, and lets it go on by the name it is shown under."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from consumers.wiring import Installation, wire
 from pipeline import breaking, guarding
 from pipeline.breaking import Cooldowns, Free, Trial
 from pipeline.settings import Settings
+from pipeline.stores.backlog import read_backlog
 from pipeline.stores.mongo import Database
 from pipeline.stores.switches import MongoBreakers, MongoGuards
 from schemas.failure import Failure, FailureClass
@@ -43,6 +45,19 @@ async def broken(parts: Installation) -> None:
     while guard.tripped_at_ms is None:
         guard = guarding.with_letter(guard, session=str(guard.row), reason="r", now_ms=now_ms)
     assert await guards.swap(fresh, guard)
+
+
+async def test_a_breaker_that_nobody_tries_any_more_alerts_nobody(parts: Installation) -> None:
+    """As that of a key that was replaced, for ever."""
+    await broken(parts)
+    time = VirtualTime()
+    assert (await read_backlog(parts.database, time)).breakers == {"open": 1}
+
+    time.passes(Settings().retry.age_cap + timedelta(minutes=5))
+    assert (await read_backlog(parts.database, time)).breakers == {"open": 1}
+
+    time.passes(timedelta(minutes=15))
+    assert (await read_backlog(parts.database, time)).breakers == {"trying": 1}
 
 
 async def test_what_is_held_back_is_shown_with_its_reason_and_resumed_by_its_name(
