@@ -11,6 +11,7 @@ from cli.resuming import held_back
 from consumers.wiring import Installation, wire
 from pipeline import breaking, guarding
 from pipeline.breaking import Cooldowns, Free, Trial
+from pipeline.resuming import resume_breaker
 from pipeline.settings import Settings
 from pipeline.stores.backlog import read_backlog
 from pipeline.stores.mongo import Database
@@ -58,6 +59,21 @@ async def test_a_breaker_that_nobody_tries_any_more_alerts_nobody(parts: Install
 
     time.passes(timedelta(minutes=15))
     assert (await read_backlog(parts.database, time)).breakers == {"trying": 1}
+
+
+async def test_a_vendor_that_asked_for_time_is_shown_until_it_had_it(parts: Installation) -> None:
+    now_ms = await parts.server_time.now_ms()
+    breakers = MongoBreakers(parts.database)
+    fresh = await breakers.get(TARGET)
+    slow = fresh.model_copy(update={"rev": 1, "slow_until_ms": now_ms + 60_000})
+    assert await breakers.swap(fresh, slow)
+
+    (shown,) = await held_back(parts)
+    assert (shown["name"], shown["reason"]) == (TARGET, "http_429")
+    assert (shown["state"], shown["next_try_ms"]) == ("slowed down", now_ms + 60_000)
+
+    await resume_breaker(TARGET, breakers, parts.server_time)
+    assert await held_back(parts) == []
 
 
 async def test_what_is_held_back_is_shown_with_its_reason_and_resumed_by_its_name(
