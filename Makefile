@@ -3,9 +3,11 @@ PYTHON ?= python3
 UV := .cache/uv/bin/uv
 UV_VERSION := 0.13.9
 export UV_PYTHON_DOWNLOADS := never
+SEED ?= 1
+MINUTES ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check test-kafka bench clean
+.PHONY: help setup demo test check test-kafka chaos bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +36,10 @@ check: setup ## check format, lint, types and import rules
 
 test-kafka: setup ## what needs real Apache Kafka (Java 17 and Maven)
 	.venv/bin/python -m pytest -m kafka
+
+chaos: setup ## random faults from SEED on, seed after seed for MINUTES; the laws at the end of each
+	AFTERTURN_CHAOS_SEED=$(SEED) AFTERTURN_CHAOS_MINUTES=$(MINUTES) \
+		.venv/bin/python -m pytest --capture=no tests/faults/test_chaos.py
 
 clean: ## remove what was set up; .afterturn, the data of `up` and `demo`, stays
 	rm -rf .venv .cache .pytest_cache .ruff_cache

@@ -91,6 +91,10 @@ class HttpApp:
         if self._serving is not None:
             await self._serving
 
+    def lasting(self) -> list[asyncio.Task[None]]:
+        """Return what answers."""
+        return [] if self._serving is None else [self._serving]
+
 
 class _Server(uvicorn.Server):
     """Leaves signals to the process it is a part of."""

@@ -6,10 +6,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from pymongo.errors import PyMongoError
+from pymongo.errors import OperationFailure, PyMongoError
 
 from cli.environment import configured, option_of, was_killed
-from cli.failing import MISADDRESSED
+from cli.failing import MISADDRESSED, refusal
+from compose.data_lock import is_held
 from compose.processes import accepts
 from consumers.wiring import Installation, installation
 from pipeline.errors import ConfigurationError
@@ -35,6 +36,10 @@ async def connected(settings: Settings, data_dir: Path) -> AsyncGenerator[Instal
             yield parts
     except MISADDRESSED:
         raise
+    except OperationFailure as error:
+        raise ConfigurationError(
+            f"MongoDB at {mongo_address(settings.mongo)} {refusal(error)}"
+        ) from error
     except PyMongoError as error:
         raise ConfigurationError(
             f"MongoDB at {mongo_address(settings.mongo)} does not answer ({type(error).__name__}):"
@@ -61,6 +66,11 @@ def advice(data_dir: Path, *, again: bool = False) -> str:
     """Return what to do about a MongoDB that does not answer."""
     if "uri" in configured().mongo.model_fields_set:
         return "start it, or correct AFTERTURN_MONGO__URI"
+    if is_held(data_dir):
+        return (
+            f"the `up` on {data_dir} runs, so see in its log what hinders it; else end it (Ctrl-C,"
+            f" or SIGTERM) and start it again with `./afterturn up{option_of(data_dir)}`"
+        )
     return (
         f"start it{' again' if again else ''} with `./afterturn up{option_of(data_dir)}`,"
         " or name a server in AFTERTURN_MONGO__URI"

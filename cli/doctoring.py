@@ -3,20 +3,22 @@
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 from uuid import uuid4
 
 import typer
-from pymongo.errors import DuplicateKeyError, PyMongoError
+from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
 
 from cli.connecting import absence, advice, mongo_address
 from cli.environment import DATA_DIR, AsJson, DataDir, settings_for
-from cli.failing import MISADDRESSED, message_of
+from cli.failing import MISADDRESSED, message_of, refusal
 from cli.output import Output, counted
 from cli.running import run
 from consumers.deadlines import deadline_problems
 from pipeline.errors import BrokerUnavailableError, ConfigurationError
 from pipeline.failures import action
 from pipeline.models.choosing import model_from
+from pipeline.reasons import remedy
 from pipeline.settings import LLMSettings, Settings
 from pipeline.stores.indexes import INDEXES
 from pipeline.stores.mongo import SERVER_NOW_MS, Database, connect, database
@@ -33,6 +35,9 @@ class Finding:
     """What was found, and where it is not well, what to do."""
 
 
+_ANSWERS: Final = "it answers and takes the key; whether it knows the model, the first call tells"
+
+
 def register(application: typer.Typer) -> None:
     """Add the command."""
     application.command("doctor")(doctor)
@@ -43,11 +48,19 @@ def doctor(*, data_dir: DataDir = DATA_DIR, as_json: AsJson = False) -> None:
     run(_doctor(settings_for(data_dir), data_dir, Output(as_json=as_json)))
 
 
-async def _doctor(settings: Settings, data_dir: Path, output: Output) -> int:
-    findings = [
-        *await asyncio.gather(_mongo(settings, data_dir), _kafka(settings), _model(settings)),
+async def findings_of(settings: Settings, data_dir: Path) -> list[Finding]:
+    """Look at everything and return what was found; nothing is changed."""
+    return [
+        *await asyncio.gather(_mongo(settings, data_dir), _kafka(settings)),
+        # Not beside them: the vendor's library blocks while it is imported, for longer than they
+        # may take on a machine that is busy, and both would be called silent.
+        await _model(settings),
         _deadlines(settings),
     ]
+
+
+async def _doctor(settings: Settings, data_dir: Path, output: Output) -> int:
+    findings = await findings_of(settings, data_dir)
     for finding in findings:
         sign = "well " if finding.is_well else "WRONG"
         output.say(f"{sign}  {finding.name}: {finding.detail}")
@@ -85,6 +98,8 @@ async def _mongo_answers(settings: Settings, data_dir: Path) -> list[str]:
         return await _mongo_problems(database(client, settings.mongo))
     except MISADDRESSED as error:
         return [message_of(error)]
+    except OperationFailure as error:
+        return [f"it {refusal(error)}"]
     except PyMongoError as error:
         return [
             f"it does not answer ({type(error).__name__}), and nothing can be recorded without it:"
@@ -158,14 +173,13 @@ async def _model(settings: Settings) -> Finding:
             detail=(
                 "none is configured: `up` and `demo` use the offline extractor, which picks"
                 " sentences by rules and is no language model. Set AFTERTURN_LLM__PROVIDER,"
-                " __MODEL and __API_KEY for a real one"
+                " __MODEL and __API_KEY for a real one, here as where it runs: only the environment"
+                " of this command was looked at"
             ),
         )
     name = f"Model {llm.model or '(not named)'} at {llm.base_url or llm.provider}"
     problem = await _model_problem(llm)
-    return Finding(
-        name=name, is_well=problem is None, detail=problem or "it answers and takes the key"
-    )
+    return Finding(name=name, is_well=problem is None, detail=problem or _ANSWERS)
 
 
 async def _model_problem(llm: LLMSettings) -> str | None:
@@ -180,4 +194,7 @@ async def _model_problem(llm: LLMSettings) -> str | None:
         failure = await model.check()
     finally:
         await model.aclose()
-    return failure and f"{failure.reason} ({failure.failure_class}): {action(failure)}"
+    if failure is None:
+        return None
+    to_do = remedy(failure.reason) or action(failure)
+    return f"{failure.reason} ({failure.failure_class}): {to_do}"

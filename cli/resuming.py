@@ -1,7 +1,7 @@
 """`resume`: let go on what breakers and mass guards hold back, once its cause is mended."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -10,10 +10,13 @@ from cli.environment import DATA_DIR, AsJson, DataDir, settings_for
 from cli.output import Output
 from cli.running import run
 from consumers.wiring import Installation
+from pipeline.reasons import Reason, remedy
 from pipeline.resuming import resume_breaker, resume_guard
 from pipeline.settings import Settings
 from pipeline.stores.switches import MongoBreakers, MongoGuards
-from schemas.breaker import BreakerPhase
+from schemas.breaker import Breaker, BreakerPhase
+
+_MEND: Final = "Mend its cause."
 
 
 def register(application: typer.Typer) -> None:
@@ -49,17 +52,16 @@ async def _resume(name: str, settings: Settings, data_dir: Path, output: Output)
 
 
 async def held_back(parts: Installation) -> list[dict[str, Any]]:
-    """Return every breaker that is not closed and every guard that has tripped, and why."""
+    """Return what breakers and guards hold back, why, and what to do.
+
+    That is every breaker that is not closed, or whose vendor asked for time, and every guard that
+    has tripped.
+    """
+    now_ms = await parts.server_time.now_ms()
     breakers = [
-        {
-            "kind": "breaker",
-            "name": breaker.breaker_id,
-            "state": breaker.phase.value,
-            "reason": breaker.reason,
-            "next_try_ms": breaker.try_at_ms,
-        }
+        _breaker(breaker, is_slow=breaker.slow_until_ms > now_ms)
         for breaker in await MongoBreakers(parts.database).all()
-        if breaker.phase is not BreakerPhase.CLOSED
+        if breaker.phase is not BreakerPhase.CLOSED or breaker.slow_until_ms > now_ms
     ]
     guards = [
         {
@@ -67,9 +69,23 @@ async def held_back(parts: Installation) -> list[dict[str, Any]]:
             "name": guard.guard_id,
             "state": "tripped",
             "reason": guard.reason,
+            "action": "Put the former prompt or model back.",
             "since_ms": guard.tripped_at_ms,
         }
         for guard in await MongoGuards(parts.database).all()
         if guard.tripped_at_ms is not None
     ]
     return [*breakers, *guards]
+
+
+def _breaker(breaker: Breaker, *, is_slow: bool) -> dict[str, Any]:
+    is_asked_to_wait = is_slow and breaker.phase is BreakerPhase.CLOSED
+    reason = Reason.HTTP_429.value if is_asked_to_wait else breaker.reason
+    return {
+        "kind": "breaker",
+        "name": breaker.breaker_id,
+        "state": "slowed down" if is_asked_to_wait else breaker.phase.value,
+        "reason": reason,
+        "action": remedy(reason or "") or _MEND,
+        "next_try_ms": max(breaker.try_at_ms, breaker.slow_until_ms),
+    }

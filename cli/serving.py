@@ -45,6 +45,7 @@ async def _up(data_dir: Path, output: Output) -> int:
     async with (
         embedded(data_dir, settings, output) as parts,
         apps_of(parts, (*ROLES, "http")) as apps,
+        health_served(parts, apps) as running,
     ):
         say_who_answers(parts.settings, output)
         is_named = "uri" in settings.mongo.model_fields_set
@@ -61,8 +62,7 @@ async def _up(data_dir: Path, output: Output) -> int:
             " Ctrl-C ends it."
         )
         output.result({"mongo": mongo, "kafka": kafka, "http": http, "data_dir": str(data_dir)})
-        async with health_served(parts, apps) as running:
-            await run_until_signal(running, cap=STOP_CAP)
+        await run_until_signal(running, cap=STOP_CAP)
     return 0
 
 

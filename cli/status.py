@@ -8,14 +8,17 @@ from typing import Any
 import typer
 
 from cli.connecting import connected
-from cli.environment import DATA_DIR, AsJson, DataDir, settings_for
+from cli.environment import DATA_DIR, AsJson, DataDir, option_of, settings_for
 from cli.output import Output, counted
 from cli.resuming import held_back
 from cli.running import run
 from consumers.lag import group_lag
 from consumers.wiring import Installation
-from pipeline.errors import BrokerUnavailableError
+from pipeline.errors import BrokerUnavailableError, ConfigurationError
+from pipeline.failures import action
+from pipeline.reasons import remedy
 from pipeline.settings import Settings
+from producers.topics import check_topics
 from schemas.topics import GROUPS, RETRY_TIERS, SNAPSHOT_READY, TURN_RECORDED, Stage
 
 
@@ -38,8 +41,9 @@ async def _status(settings: Settings, data_dir: Path, output: Output) -> int:
             "held_back": await held_back(parts),
             "unfinished": await _unfinished(parts),
             "lag": await _lag(settings),
+            "topics": await topic_problems(settings),
         }
-    _say(result, output)
+    _say(result, option_of(data_dir), output)
     output.result(result)
     return 0
 
@@ -61,6 +65,7 @@ async def _extractions(parts: Installation) -> dict[str, Any]:
     waiting: Counter[str] = Counter()
     due_ms: dict[str, int] = {}
     reasons: Counter[str] = Counter()
+    actions: dict[str, str] = {}
     claimed = queued = 0
     cursor = parts.database["snapshots"].find({"wake_at_ms": {"$exists": True}}, {"active_run": 1})
     async for snapshot in cursor:
@@ -78,7 +83,9 @@ async def _extractions(parts: Installation) -> dict[str, Any]:
         waiting[topic] += 1
         due_ms[topic] = min(due_ms.get(topic, extraction.next.due_ms), extraction.next.due_ms)
         if extraction.attempts:
-            reasons[extraction.attempts[-1].failure.reason] += 1
+            failure = extraction.attempts[-1].failure
+            reasons[failure.reason] += 1
+            actions[failure.reason] = remedy(failure.reason) or action(failure)
     return {
         "queued": queued,
         "worked_on": claimed,
@@ -89,7 +96,10 @@ async def _extractions(parts: Installation) -> dict[str, Any]:
             }
             for topic, count in sorted(waiting.items())
         },
-        "reasons": dict(reasons),
+        "reasons": {
+            reason: {"extractions": count, "action": actions[reason]}
+            for reason, count in reasons.items()
+        },
     }
 
 
@@ -137,22 +147,32 @@ async def _lag(settings: Settings) -> dict[str, int] | None:
         return None
 
 
-def _say(result: dict[str, Any], output: Output) -> None:
+async def topic_problems(settings: Settings) -> list[str]:
+    """Return what is wrong and what to do; nothing where Kafka does not answer."""
+    try:
+        return await check_topics(settings.kafka)
+    except BrokerUnavailableError:
+        return []
+    except ConfigurationError as error:
+        return [str(error)]
+
+
+def _say(result: dict[str, Any], place: str, output: Output) -> None:
     opened, extractions = result["open"], result["extractions"]
     age = f", the oldest for {opened['oldest_seconds']} s" if opened["turns"] else ""
     output.say(f"open turns   {opened['turns']} in {counted(opened['sessions'], 'session')}{age}")
     output.say(f"extraction   {extractions['queued']} queued, {extractions['worked_on']} worked on")
     for topic, tier in extractions["waiting"].items():
         output.say(f"  {topic}: {tier['extractions']}, next due {tier['next_due_at']}")
-    for reason, count in extractions["reasons"].items():
-        output.say(f"  {count} wait because of {reason}")
+    for reason, group in extractions["reasons"].items():
+        output.say(f"  {group['extractions']} wait because of {reason}: {group['action']}")
     output.say(f"letters      {sum(one['letters'] for one in result['letters'].values())}")
     for reason, group in result["letters"].items():
         output.say(f"  {group['letters']} {reason}: {group['action']}")
     for one in result["held_back"]:
         output.say(
             f"HELD BACK    {one['kind']} {one['name']} is {one['state']} because of"
-            f" {one['reason']}: mend it, then `./afterturn resume {one['name']}`"
+            f" {one['reason']}: {one['action']} Then `./afterturn resume {one['name']}{place}`"
         )
     output.say(
         "unfinished   " + ", ".join(f"{n} {name}" for name, n in result["unfinished"].items())
@@ -161,3 +181,5 @@ def _say(result: dict[str, Any], output: Output) -> None:
         output.say("lag          unknown: Kafka does not answer; recording goes on without it")
     else:
         output.say("lag          " + ", ".join(f"{n} {g}" for g, n in result["lag"].items()))
+    for problem in result["topics"]:
+        output.say(f"TOPIC        {problem}")

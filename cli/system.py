@@ -11,7 +11,8 @@ from pydantic import SecretStr
 from api.server import http_app
 from cli.environment import announced, settings_on
 from cli.output import Output, counted
-from compose.embedded import embedded_services
+from compose.embedded import Services, embedded_services
+from compose.errors import ServiceDiedError
 from compose.offline.server import MODEL as OFFLINE_MODEL
 from compose.offline.server import offline_extractor
 from consumers.apps import extraction_app, snapshot_app
@@ -57,6 +58,10 @@ class WakerApp:
         if self._running is not None:
             await self._running
 
+    def lasting(self) -> list[asyncio.Task[None]]:
+        """Return its sweeps."""
+        return [] if self._running is None else [self._running]
+
 
 @asynccontextmanager
 async def apps_of(parts: Installation, roles: Sequence[Role]) -> AsyncGenerator[list[Runnable]]:
@@ -101,12 +106,14 @@ async def embedded(
     """Stand everything up that no setting names: servers, topics, indexes, offline extractor.
 
     Raises:
-        ServiceError: One of the embedded services can't be started; the message says why.
+        ServiceError: One of the embedded services can't be started, or ended by itself, which
+            ends the body too; the message says why.
     """
     is_ours = "uri" not in settings.mongo.model_fields_set
     async with AsyncExitStack() as stack:
         output.say(f"Starting MongoDB and Kafka in {data_dir} ...")
         services = await stack.enter_async_context(embedded_services(data_dir))
+        await stack.enter_async_context(_ended_by_a_death(services, output))
         await stack.enter_async_context(announced(data_dir, services))
         settings = settings_on(
             settings, mongo_uri=services.mongo_uri, kafka=services.bootstrap_servers
@@ -121,6 +128,36 @@ async def embedded(
         if is_ours:
             await _take_over_from_the_dead(parts, output)
         yield parts
+
+
+@asynccontextmanager
+async def _ended_by_a_death(services: Services, output: Output) -> AsyncGenerator[None]:
+    """Cancel the body when one of the services ends by itself: nobody else starts it again.
+
+    Raises:
+        ServiceDiedError: One of them did.
+    """
+    body = asyncio.current_task()
+    dying = asyncio.create_task(services.died(), name="services.died")
+
+    def end_body(died: asyncio.Task[ServiceDiedError]) -> None:
+        if body is not None and not died.cancelled():
+            output.say(
+                "One of the embedded services ended, and so does this. What was recorded is safe;"
+                " the same command goes on from here."
+            )
+            body.cancel()
+
+    dying.add_done_callback(end_body)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if body is None or not dying.done():
+            raise
+        body.uncancel()
+        raise dying.result() from None
+    finally:
+        dying.cancel()
 
 
 @asynccontextmanager

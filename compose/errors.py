@@ -24,9 +24,9 @@ class ServiceDiedError(ServiceError):
     """A service ended by itself."""
 
     def __init__(self, name: str, exit_code: int | None, log_file: Path, tail: str) -> None:
-        super().__init__(
-            f"{name} ended with exit code {exit_code}. Its log, {log_file}, ends with:\n{tail}"
-        )
+        how = "ended" if exit_code is None else f"ended with exit code {exit_code}"
+        says = f"ends with:\n{tail}" if tail else "says nothing of it"
+        super().__init__(f"{name} {how}. Its log, {log_file}, {says}")
         self.exit_code = exit_code
         self.tail = tail
 

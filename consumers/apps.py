@@ -24,6 +24,7 @@ from consumers.isolation import Isolation
 from consumers.parsing import Record, incoming, raw_decoder, total_parser
 from consumers.pool import Pool, PoolLimits
 from consumers.reading import HoldingConsumer
+from consumers.topics_watch import TopicsWatch
 from pipeline.errors import BrokerUnavailableError, ConfigurationError
 from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.ports import ServerTime, Step
@@ -33,6 +34,7 @@ from schemas.topics import (
     GROUPS,
     SNAPSHOT_READY,
     SNAPSHOT_REPLAY,
+    TOPICS,
     TURN_RECORDED,
     RetryTier,
     Stage,
@@ -76,8 +78,15 @@ class ConsumerApp:
         settings: KafkaSettings,
         subscriptions: Sequence[Subscription],
         metrics: Metrics = NO_METRICS,
+        *,
+        topics: Sequence[Topic] = (),
     ) -> None:
         self._settings = settings
+        self._topics = tuple(topics) or tuple(
+            topic for each in subscriptions for topic in each.topics
+        )
+        """What it relies on: by default, what it reads."""
+        self._watching: asyncio.Task[None] | None = None
         self._metrics = metrics
         self._subscriptions = tuple(subscriptions)
         self._broker: KafkaBroker | None = None
@@ -124,6 +133,10 @@ class ConsumerApp:
         await self._drain()
         await self._disconnect()
 
+    def lasting(self) -> list[asyncio.Task[None]]:
+        """Return the watch over its topics: consumers that fail are its health's concern."""
+        return [] if self._watching is None else [self._watching]
+
     def faststream(self) -> FastStream:
         """Return it as an app that `faststream run` can start; Kafka must be there by then."""
         broker = self._broker = self._new_broker()
@@ -143,8 +156,7 @@ class ConsumerApp:
         log.info("consumers_started", subscriptions=[each.name for each in self._subscriptions])
 
     async def _prepare(self, broker: KafkaBroker) -> None:
-        topics = [topic for each in self._subscriptions for topic in each.topics]
-        problems = await check_topics(self._settings, topics=topics)
+        problems = await self._check_topics()
         if problems:
             raise ConfigurationError("; ".join(problems))
         await broker.connect()
@@ -152,9 +164,21 @@ class ConsumerApp:
         config.builder = partial(self._build, cast("partial[Any]", config.builder).keywords)
         for pool in self.pools.values():
             pool.start()
+        if self._watching is None:
+            watch = TopicsWatch(self._check_topics, interval=self._settings.session_timeout)
+            self._watching = asyncio.create_task(watch.run(), name="topics watch")
+
+    async def _check_topics(self) -> list[str]:
+        return await check_topics(self._settings, topics=self._topics)
 
     async def _drain(self) -> None:
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.cancel()
         await asyncio.gather(*(pool.stop() for pool in self.pools.values()))
+        if watching is not None:
+            # It had as long as the pools to let go of Kafka, so a stop takes no longer for it.
+            await asyncio.wait({watching})
 
     async def _disconnect(self) -> None:
         broker, self._broker = self._broker, None
@@ -175,6 +199,9 @@ class ConsumerApp:
             settings.bootstrap_servers.split(","),
             client_id="afterturn",
             request_timeout_ms=_milliseconds(settings.request_timeout),
+            # A topic that was made again, or has new partitions, is noticed as soon as a member
+            # that is gone; after five minutes by default.
+            metadata_max_age_ms=_milliseconds(settings.session_timeout),
             consumer_only=True,
             allow_auto_create_topics=False,
             graceful_timeout=1.0,
@@ -261,6 +288,7 @@ def snapshot_app(settings: Settings, step: Isolation, metrics: Metrics = NO_METR
             )
         ],
         metrics,
+        topics=TOPICS,
     )
 
 
@@ -297,6 +325,7 @@ def extraction_app(
             ),
         ],
         metrics,
+        topics=TOPICS,
     )
 
 

@@ -126,6 +126,10 @@ class Health:
             self._looking.cancel()
             await asyncio.wait({self._looking})
 
+    def lasting(self) -> list[asyncio.Task[None]]:
+        """Return the watch over progress, which liveness goes by."""
+        return [] if self._looking is None else [self._looking]
+
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(self._look_interval.total_seconds())

@@ -9,13 +9,14 @@ from typing import Final, Literal
 from aiokafka import TopicPartition
 from pymongo.errors import PyMongoError
 
-from pipeline.errors import BrokerUnavailableError
+from pipeline.errors import BrokerUnavailableError, ConfigurationError
 from pipeline.settings import KafkaSettings, LLMSettings
 from pipeline.stores.mongo import Database
 from producers.topics import check_topics
 from schemas.topics import Topic
 
 CHECK_TIMEOUT: Final = timedelta(seconds=3)
+_MEND_TOPICS: Final = "run `./afterturn doctor` and do what it says of the topics"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +92,13 @@ def kafka(
                 action="start it, or name it in AFTERTURN_KAFKA__BOOTSTRAP_SERVERS; recording needs"
                 " none of it, the rest goes on by itself",
             )
+        except ConfigurationError as error:
+            return Condition(state="wrong", detail=str(error), action=_MEND_TOPICS)
         if problems:
             return Condition(
                 state="wrong",
                 detail="; ".join(problems),
-                action="run `./afterturn doctor` and do what it says of the topics",
+                action=_MEND_TOPICS,
             )
         if broken := sorted(unreadable()):
             return Condition(

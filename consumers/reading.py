@@ -4,8 +4,13 @@ aiokafka makes an exception of a header name that is no UTF-8, of a checksum tha
 compression it can't undo, at every read of that partition, and FastStream restarts the read at
 once, for ever. Here the partition is held and said to be, and the others go on. Its record can't be
 had, so nobody skips it for you; it is fetched again after a while, for the fault may be the wire's.
+
+An error that aiokafka did not expect ends its part in the group for good, while the process lives
+on and reads nothing: such as an assignment of no bytes, which a member gets that the group's leader
+did not know of. Here it joins again.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
@@ -51,9 +56,23 @@ class HoldingConsumer(AIOKafkaConsumer):
                 # Whatever the library makes of such bytes: what ended by it can't be read.
                 held = tuple(self._broken())
                 if not held:
+                    self._take_part_again()
                     raise
                 for partition, offset in held:
                     self._hold(partition, offset, error)
+
+    def _take_part_again(self) -> None:
+        """Join the group again if what speaks with its coordinator has ended by an error."""
+        coordinator = cast("Any", self)._coordinator
+        task: asyncio.Task[None] | None = getattr(coordinator, "_coordination_task", None)
+        if task is None or not task.done() or task.cancelled() or task.exception() is None:
+            return
+        log.error("group_left", group=coordinator.group_id, exception=_cause(task.exception()))
+        coordinator.reset_generation()
+        coordinator.request_rejoin()
+        coordinator._coordination_task = asyncio.create_task(
+            coordinator._coordination_routine(), name=f"coordination {coordinator.group_id}"
+        )
 
     def _broken(self) -> Iterable[tuple[TopicPartition, int]]:
         """Yield the partitions whose record iterator ended by an exception, and where it did."""
@@ -76,6 +95,10 @@ class HoldingConsumer(AIOKafkaConsumer):
             advice=_advice(error),
         )
         self._rest(partition)
+
+
+def _cause(error: BaseException | None) -> str:
+    return type(error.__cause__ if error and error.__cause__ else error).__name__
 
 
 def _advice(error: Exception) -> str:

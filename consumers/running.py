@@ -4,11 +4,13 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
+
+from pipeline.errors import PartEndedError
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 CAP_EXIT_CODE: Final = 70
@@ -28,6 +30,10 @@ class Runnable(Protocol):
         """End in order."""
         ...
 
+    def lasting(self) -> Sequence[asyncio.Task[None]]:
+        """Return what it runs, once started, that ends by `stop` only."""
+        ...
+
 
 async def run_until_signal(
     apps: Sequence[Runnable],
@@ -35,7 +41,7 @@ async def run_until_signal(
     cap: timedelta,
     leave: Callable[[int], object] = os._exit,
 ) -> None:
-    """Run apps until SIGTERM or SIGINT, or until one of them can't start.
+    """Run apps until SIGTERM or SIGINT, until one of them can't start, or a part of one ends.
 
     For a process that ends afterwards: whatever it closes then counts towards the cap too.
 
@@ -46,6 +52,8 @@ async def run_until_signal(
 
     Raises:
         ConfigurationError: Of an app that can't start like this; the others were stopped.
+        PartEndedError: What must last has ended; everything was stopped, since nobody else would
+            notice.
     """
     loop = asyncio.get_running_loop()
     is_told = asyncio.Event()
@@ -58,7 +66,9 @@ async def run_until_signal(
         if starting.done():
             starting.result()
             log.info("started")
-            await told
+            lasting = [task for app in apps for task in app.lasting()]
+            ended, _ = await asyncio.wait({told, *lasting}, return_when=asyncio.FIRST_COMPLETED)
+            _notice(ended - {told})
     finally:
         # A thread, because the event loop may be what hangs.
         watchdog = threading.Timer(cap.total_seconds(), _leave, args=(leave, cap))
@@ -69,6 +79,19 @@ async def run_until_signal(
         finally:
             for each in SIGNALS:
                 loop.remove_signal_handler(each)
+
+
+def _notice(ended: Collection[asyncio.Future[Any]]) -> None:
+    """Raise what became of a part that ended by itself."""
+    for task in ended:
+        name = task.get_name() if isinstance(task, asyncio.Task) else "a part"
+        error = None if task.cancelled() else task.exception()
+        kind = "nothing" if error is None else type(error).__qualname__
+        log.critical("part_ended", part=name, exception=kind)
+        raise PartEndedError(
+            f"{name} ended by itself ({kind}), and nothing would go on without it: start the "
+            "process anew; if it ends again, the log before `part_ended` says what it met"
+        ) from error
 
 
 async def _stop(

@@ -11,6 +11,7 @@ AfterturnError
 ├─ MessageError             an event that can't be read, now or ever
 ├─ AnswerError              a model's answer that can't be used
 ├─ MissingDocumentError     a document that should be there is not readable (yet)
+├─ PartEndedError           a part of the process ended that must last as long as it
 └─ ConfigurationError       the process must not start like this
 """
 
@@ -98,6 +99,10 @@ class AnswerError(AfterturnError):
 
 class MissingDocumentError(AfterturnError):
     """A document that a message names is not readable."""
+
+
+class PartEndedError(AfterturnError):
+    """A part of the process ended that must last as long as it; the process is of no use now."""
 
 
 class ConfigurationError(AfterturnError):

@@ -80,7 +80,9 @@ class FailedAttempts:
             await self._shrink_or_bury(claimed, failure, part)
             return True
         if part is not None and not await claimed.passage.failed(failure):
-            raise HeldError(failure.reason)
+            # What is behind it must come to try, too: it may be the only one that fails.
+            await self._fates.go_on_later(claimed.context, claimed.extraction)
+            return False
         failed = Attempt(failure=failure, failed_at=self._clock.now())
         decision = decide(
             (*claimed.extraction.attempts, failed),

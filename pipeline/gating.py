@@ -96,21 +96,23 @@ class Gate:
             pymongo.errors.PyMongoError: That could not be read.
         """
         async with self._limiter.permit(is_replay=is_replay) as permit:
-            admission = await self._admitted(is_replay=is_replay) if asks else Free()
+            admission = await self._admitted(extraction_id, is_replay=is_replay) if asks else Free()
             passage = Passage(self, permit, admission, extraction_id, is_replay=is_replay)
             try:
                 yield passage
             finally:
                 await passage.leave()
 
-    async def _admitted(self, *, is_replay: bool) -> Admission:
+    async def _admitted(self, extraction_id: str, *, is_replay: bool) -> Admission:
         guard = await self._guards[is_replay].view()
         if guard.tripped_at_ms is not None:
             raise HeldError(GUARD_REASON, GUARD_WAIT)
         decisions: list[Admission | Wait] = []
 
         def admit(state: Breaker, now_ms: int) -> Breaker:
-            decision, after = breaking.admit(state, now_ms=now_ms, wave_ms=self._answer_ms)
+            decision, after = breaking.admit(
+                state, now_ms=now_ms, wave_ms=self._answer_ms, extraction_id=extraction_id
+            )
             decisions.append(decision)
             return after
 
@@ -138,11 +140,15 @@ class Gate:
 
     async def note_failure(
         self, admission: Admission, failure: Failure, extraction_id: str
-    ) -> None:
-        """The target failed."""
+    ) -> bool:
+        """The target failed; return whether that is the extraction's own attempt."""
         before = (await self._breaker.view()).openings
-        after = await self._breaker.change(
-            lambda state, now_ms: breaking.failed(
+        is_own = isinstance(admission, Free)
+
+        def fail(state: Breaker, now_ms: int) -> Breaker:
+            nonlocal is_own
+            is_own = breaking.is_own(state, admission, failure, extraction_id=extraction_id)
+            return breaking.failed(
                 state,
                 admission,
                 failure,
@@ -150,7 +156,8 @@ class Gate:
                 now_ms=now_ms,
                 cooldowns=self._cooldowns,
             )
-        )
+
+        after = await self._breaker.change(fail)
         if after.openings > before:
             log.error(
                 "breaker_open",
@@ -159,6 +166,7 @@ class Gate:
                 reason=after.reason,
                 openings=after.openings,
             )
+        return is_own
 
     async def note_unused(self) -> None:
         """A trial asked nothing."""
@@ -227,15 +235,14 @@ class Passage:
 
     async def failed(self, failure: Failure) -> bool:
         """The model did not answer; return whether that is the extraction's own attempt."""
-        admission = self._admission
-        await self._gate.note_failure(admission, failure, self._extraction_id)
+        is_own = await self._gate.note_failure(self._admission, failure, self._extraction_id)
         if failure.failure_class is FailureClass.RATE_LIMITED:
             self._permit.refused()
             # Whoever says that it is too much is there.
             await self._note_answer()
         elif breaking.breaks(failure):
             self._admission = Free()
-            return isinstance(admission, Free)
+            return is_own
         return True
 
     async def answers_others(self) -> bool:
@@ -283,7 +290,8 @@ class _Shared(Generic[State]):
     async def view(self) -> State:
         """Return the state as it was at most a moment ago."""
         now_ms = await self._server_time.now_ms()
-        if self._known is None or now_ms - self._read_ms >= FRESH_MS:
+        # A server's clock may be set back, or another server's be asked.
+        if self._known is None or not 0 <= now_ms - self._read_ms < FRESH_MS:
             return await self._read(now_ms)
         return self._known
 

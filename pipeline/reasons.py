@@ -145,3 +145,14 @@ REASON_ACTIONS: Final[dict[Reason, str]] = {
     Reason.CRASH_LOOP: CLASS_ACTIONS[FailureClass.CRASH_LOOP],
     Reason.UNCLASSIFIED: CLASS_ACTIONS[FailureClass.UNCLASSIFIED],
 }
+
+
+def remedy(reason: str) -> str | None:
+    """Return what mends the cause of what goes on by itself then; none of a code unknown here.
+
+    It is the action without the redrive, which only a letter needs.
+    """
+    for known in Reason:
+        if known == reason:
+            return REASON_ACTIONS[known].replace(", then redrive.", ".")
+    return None

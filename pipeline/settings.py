@@ -1,7 +1,7 @@
 """What an operator may set, read from the environment in composition roots only.
 
 Prefix `AFTERTURN_`, groups joined by `__`: `AFTERTURN_MONGO__URI`. Nothing here means "no limit"
-by being 0; where there is no limit the value is none.
+by being 0; where there is no limit the value is none. A variable that is empty counts as not set.
 """
 
 from contextlib import suppress
@@ -65,10 +65,15 @@ class LLMSettings(_Group):
     """Who reads the conversations."""
 
     provider: Literal["openai", "anthropic", "gemini", "openai_compatible"] | None = None
-    """None: no model is configured. `up` and `demo` then start the offline extractor."""
+    """`openai`, `anthropic`, `gemini`, or `openai_compatible` for any other server. None: no model
+    is configured; `up` and `demo` then start the offline extractor."""
     model: str | None = None
+    """As the provider names it."""
     base_url: str | None = None
+    """None: the vendor's own. `openai_compatible` needs one, up to what comes before
+    `/chat/completions`."""
     api_key: SecretStr | None = None
+    """It is never shown. `openai_compatible` may do without."""
     timeout: Span = timedelta(seconds=60)
     """The deadline of one request."""
     reasks: int = Field(default=1, ge=0, le=3)
@@ -146,7 +151,11 @@ class Settings(BaseSettings):
     """Everything of one process."""
 
     model_config = SettingsConfigDict(
-        env_prefix="AFTERTURN_", env_nested_delimiter="__", frozen=True, extra="forbid"
+        env_prefix="AFTERTURN_",
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        frozen=True,
+        extra="forbid",
     )
 
     mongo: MongoSettings = MongoSettings()

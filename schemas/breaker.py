@@ -23,7 +23,8 @@ class Breaker(Frozen):
     rev: int = 0
     phase: BreakerPhase = BreakerPhase.CLOSED
     failing: tuple[str, ...] = ()
-    """The extractions that failed in a row since the last answer, each once."""
+    """Closed: the extractions that failed in a row since the last answer, each once. Else: those
+    that failed at a trial since it opened."""
     openings: int = 0
     """How often it opened since it was last closed."""
     try_at_ms: int = 0

@@ -95,6 +95,8 @@ class NextMessage(Frozen):
     due_ms: int
     """Server time at which it may arrive; what is much later is lost and sent again."""
     sent: bool
+    taken: bool = False
+    """Whether anybody has claimed the extraction for it; what it waited until then is no age."""
 
 
 class Extraction(Frozen):

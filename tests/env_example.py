@@ -10,10 +10,16 @@ from pydantic import BaseModel, SecretStr
 from pipeline.settings import Settings
 from tests.settings_page import notes_of
 
-HEAD = """# Every setting with its default, commented out: copy it to `.env` and set what you need.
+HEAD = """# Every setting with its default, commented out, to be copied to `compose/.env`.
+# Only compose.yaml reads that file. A variable that is empty counts as not set.
 # Written from `pipeline/settings.py`; a test compares. docs/settings.md says the same as a page.
 """
-SET_BY_COMPOSE = ("AFTERTURN_MONGO__URI", "AFTERTURN_KAFKA__BOOTSTRAP_SERVERS")
+SET_BY_COMPOSE = (
+    "AFTERTURN_MONGO__URI",
+    "AFTERTURN_KAFKA__BOOTSTRAP_SERVERS",
+    "AFTERTURN_HEALTH__HOST",
+    "AFTERTURN_HEALTH__PORT",
+)
 
 
 def env_example() -> str:

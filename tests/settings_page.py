@@ -13,7 +13,8 @@ from pipeline.settings import Settings
 HEAD = """# Settings
 
 Read from the environment, once, when a process starts. Written from `pipeline/settings.py`; a test
-compares. Spans are seconds or ISO 8601 (`PT2M`).
+compares. Spans are seconds or ISO 8601 (`PT2M`). A table (`AFTERTURN_RETRY__DELAYS`) is JSON. A
+variable that is empty counts as not set.
 """
 
 

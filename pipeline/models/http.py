@@ -4,6 +4,7 @@ A vendor's client reads a body to its end, whatever that takes: one that does no
 one that unpacks into gigabytes, would take the process with it.
 """
 
+import json
 import zlib
 from datetime import timedelta
 from typing import Any, Final
@@ -77,15 +78,23 @@ class BoundedClient(httpx2.AsyncClient):
 
 
 async def _body(response: httpx2.Response) -> bytes:
-    """Return the body; of a failure nothing if it is too large, for its status says enough."""
-    is_failure = response.status_code >= _MULTIPLE_CHOICES
-    limit = _ERROR_BYTES if is_failure else ANSWER_BYTES
+    """Return the body; of a failure nothing that is no JSON, for its status says enough."""
+    if response.status_code < _MULTIPLE_CHOICES:
+        return await _unpacked(response, ANSWER_BYTES)
     try:
-        return await _unpacked(response, limit)
+        body = await _unpacked(response, _ERROR_BYTES)
     except AnswerError:
-        if is_failure:
-            return b""
-        raise
+        return b""
+    return body if _is_json(body) else b""
+
+
+def _is_json(body: bytes) -> bool:
+    """Return whether a vendor's client can read it: not every one survives what it can't."""
+    try:
+        json.loads(body.decode())
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 async def _unpacked(response: httpx2.Response, limit: int) -> bytes:

@@ -4,6 +4,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Final
 
+from pipeline import breaking
 from pipeline.metrics import Backlog
 from pipeline.ports import ServerTime
 from pipeline.stores.mongo import Database, Document
@@ -32,11 +33,14 @@ async def read_backlog(database: Database, server_time: ServerTime) -> Backlog:
     letters = await (await database["letters"].aggregate(_DEAD_BY_CLASS)).to_list()
     breakers = await MongoBreakers(database).all()
     guards = await MongoGuards(database).all()
+    now_ms = await server_time.now_ms()
     return Backlog(
-        measured_at=datetime.fromtimestamp(await server_time.now_ms() / 1000, UTC),
+        measured_at=datetime.fromtimestamp(now_ms / 1000, UTC),
         oldest_open_at=turns[0]["oldest"] if turns else None,
         letters={FailureClass(group["_id"]): group["letters"] for group in letters},
         oldest_letter_at=min((group["oldest"] for group in letters), default=None),
-        breakers=Counter(breaker.phase.value for breaker in breakers),
+        breakers=Counter(
+            breaking.shown_phase(breaker, now_ms=now_ms).value for breaker in breakers
+        ),
         guards=Counter("passing" if one.tripped_at_ms is None else "holding" for one in guards),
     )

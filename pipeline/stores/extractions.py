@@ -74,8 +74,7 @@ class MongoExtractions:
             "message": message,
             "ticket": extraction.next.ticket,
         }
-        held_ms = 0 if extraction.held_since_ms is None else now_ms - extraction.held_since_ms
-        first_seen_ms = extraction.first_seen_ms + max(0, held_ms)
+        first_seen_ms = extraction.first_seen_ms + _waited_ms(extraction, now_ms)
         result = await self._collection.update_one(
             _as_read(extraction) | {"next.ticket": extraction.next.ticket},
             [
@@ -86,6 +85,7 @@ class MongoExtractions:
                         "crashes": extraction.crashes + is_crash,
                         "first_seen_ms": first_seen_ms,
                         "held_since_ms": None,
+                        "next.taken": True,
                     }
                 }
             ],
@@ -100,6 +100,7 @@ class MongoExtractions:
                 "crashes": extraction.crashes + is_crash,
                 "first_seen_ms": first_seen_ms,
                 "held_since_ms": None,
+                "next": extraction.next.model_copy(update={"taken": True}),
                 "claim": Claim(
                     fence=fence,
                     owner=owner,
@@ -324,6 +325,12 @@ class MongoExtractions:
             return result.matched_count == 1
         now = await self.get(extraction.extraction_id)
         return now is not None and now.fence == extraction.fence and is_done(now)
+
+
+def _waited_ms(extraction: Extraction, now_ms: int) -> int:
+    """Return how long nobody could try it: held, or behind what was held in its partition."""
+    since_ms = extraction.held_since_ms if extraction.next.taken else extraction.next.due_ms
+    return 0 if since_ms is None else max(0, now_ms - since_ms)
 
 
 def _as_read(extraction: Extraction) -> Document:

@@ -8,17 +8,18 @@ import asyncio
 import json
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from pymongo.errors import AutoReconnect
+from pymongo.errors import AutoReconnect, PyMongoError
 
 from consumers.wiring import Installation, extraction_step, recorder, snapshot_step, wire
 from pipeline.cutting import SnapshotStep
-from pipeline.errors import InvalidInputError
+from pipeline.errors import BrokerUnavailableError, InvalidInputError
 from pipeline.extracting import ExtractionStep
 from pipeline.gating import HeldError
 from pipeline.models.choosing import model_from
@@ -52,8 +53,11 @@ class Queue:
     def __init__(self) -> None:
         self.published: list[OutgoingMessage] = []
         self.waiting: deque[IncomingMessage] = deque()
+        self.is_away = False
 
     async def publish(self, message: OutgoingMessage) -> None:
+        if self.is_away:
+            raise BrokerUnavailableError("Kafka is away")
         self.published.append(message)
         self.redeliver([message])
 
@@ -119,7 +123,7 @@ class World:
                 self.time.passes(DELAYS.get(message.at.topic, timedelta(0)))
                 try:
                     await (self.cut if is_turn else self.extract)(message)
-                except (HeldError, AutoReconnect):
+                except (HeldError, PyMongoError):
                     self.held.append(message)
         raise AssertionError("it is delivered for ever")
 
@@ -153,11 +157,12 @@ class World:
         return [(one["first_seq"], one["last_seq"]) async for one in found]
 
 
-@pytest.fixture
-async def world(db: Database, endpoint: ScriptedEndpoint) -> AsyncIterator[World]:
+@asynccontextmanager
+async def world_on(database: Database, endpoint: ScriptedEndpoint) -> AsyncGenerator[World]:
+    """Bring a pipeline up on a database."""
     queue = Queue()
     time = VirtualTime()
-    parts = await wire(Settings(), db, queue, server_time=time)
+    parts = await wire(Settings(), database, queue, server_time=time)
     model = model_from(
         LLMSettings(
             provider="openai_compatible",
@@ -167,6 +172,7 @@ async def world(db: Database, endpoint: ScriptedEndpoint) -> AsyncIterator[World
             max_tokens=1000,
         )
     )
+    await model.prepare()
     yield World(
         parts=parts,
         queue=queue,
@@ -175,6 +181,12 @@ async def world(db: Database, endpoint: ScriptedEndpoint) -> AsyncIterator[World
         extract=extraction_step(parts, model),
     )
     await model.aclose()
+
+
+@pytest.fixture
+async def world(db: Database, endpoint: ScriptedEndpoint) -> AsyncIterator[World]:
+    async with world_on(db, endpoint) as running:
+        yield running
 
 
 def fact(text: str, seq: int, *, attribute: str = "note", **more: Any) -> Json:
@@ -447,6 +459,31 @@ async def test_an_answer_the_database_did_not_take_is_kept_and_not_asked_for_aga
     (settled,) = await world.ledger()
     assert (settled.outcome, settled.attempts) == (Outcome.RECORDS, ())
     assert endpoint.count == 1
+
+
+@pytest.mark.parametrize(
+    "reply", [scripted.status(503), scripted.refuses()], ids=["wait", "letter"]
+)
+async def test_a_fate_that_kafka_did_not_take_is_sent_by_the_sweep(
+    reply: Reply, world: World, endpoint: ScriptedEndpoint
+) -> None:
+    """Not before its sender must have failed, and once."""
+    endpoint.script(reply)
+    await world.says("Noor likes tea")
+    await world.cut_only()
+    world.queue.is_away = True
+    await world.deliver()
+    world.queue.is_away = False
+    before = len(world.queue.published)
+
+    early = await world.parts.fates.sweep_unsent(10)
+    world.time.passes(world.parts.settings.waker.lost_after + timedelta(seconds=30))
+    due = await world.parts.fates.sweep_unsent(10)
+    again = await world.parts.fates.sweep_unsent(10)
+
+    assert (early, due, again) == (0, 1, 0)
+    (sent,) = world.queue.published[before:]
+    assert sent in world.queue.retries + world.queue.dead
 
 
 async def test_without_a_database_nobody_is_asked_and_the_message_stays(

@@ -277,3 +277,26 @@ async def test_one_bad_message_stops_nobody(world: World, endpoint: ScriptedEndp
 
     assert outcomes.count(Outcome.RECORDS) == SESSIONS - 1
     assert outcomes.count(Outcome.DEAD) == 1
+
+
+async def test_a_bad_message_that_is_tried_after_an_outage_keeps_nobody_waiting(
+    world: World, endpoint: ScriptedEndpoint
+) -> None:
+    """Not even those behind it in its partition, where it comes first."""
+
+    def broken(request: Json) -> Reply:
+        return scripted.status(500) if "I live in town 0 0." in str(request) else home(request)
+
+    sessions = IN_A_ROW + 3
+    await world.talk(sessions)
+    over_ms = await world.parts.server_time.now_ms() + 600_000
+    endpoint.respond_with(always(scripted.status(503)))
+    await world.timeline.deliver(world.extract, until_ms=over_ms)
+    endpoint.respond_with(broken)
+    await world.timeline.deliver(world.extract, until_ms=over_ms + 900_000)
+    outcomes = [one.outcome for one in await world.ledger()]
+
+    assert outcomes.count(Outcome.RECORDS) == sessions - 1
+    await world.timeline.deliver(world.extract)
+    assert [one.outcome for one in await world.ledger()].count(Outcome.DEAD) == 1
+    assert await world.letters() == 1

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient
 
 from tests.faults.proxy import Proxy, proxy_to
 
@@ -77,6 +79,29 @@ async def test_cut_resets_existing_connections_only(proxy: Proxy) -> None:
     again[1].close()
 
 
+async def test_it_counts_the_requests_that_a_cut_may_have_cost_their_answers(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that waits, and one whose answer was sent just now; none that had its answer before."""
+    late, answered, waiting = [await connect(proxy) for _ in range(3)]
+    monkeypatch.setattr("tests.faults.proxy.ARRIVING_SECONDS", 0)
+    await ask(answered)
+    waiting[1].write(b"half a line")
+    async with asyncio.timeout(10):
+        while proxy.asking != 1:  # noqa: ASYNC110 (another task forwards it)
+            await asyncio.sleep(0.001)
+    monkeypatch.setattr("tests.faults.proxy.ARRIVING_SECONDS", 1000)
+    await ask(late)
+
+    proxy.cut()
+
+    assert proxy.cut_asking == 2
+    assert proxy.asking == 0
+
+    for _, writer in (late, answered, waiting):
+        writer.close()
+
+
 async def test_refuse_resets_new_connections_only(proxy: Proxy) -> None:
     """While it refuses, an existing connection works and a new one does not."""
     existing = await connect(proxy)
@@ -115,3 +140,19 @@ async def test_stall_keeps_connections_and_loses_nothing(proxy: Proxy) -> None:
 
     for _, writer in (existing, fresh):
         writer.close()
+
+
+async def test_a_broker_that_names_its_own_address_is_known_by_the_proxys(
+    bootstrap_servers: str,
+) -> None:
+    """Or whoever asked through the proxy would go past it from then on."""
+    port = int(bootstrap_servers.partition(":")[2])
+    async with proxy_to(port, readdresses=True) as proxy:
+        admin = AIOKafkaAdminClient(bootstrap_servers=f"127.0.0.1:{proxy.port}")
+        await admin.start()
+        try:
+            described: dict[str, Any] = await admin.describe_cluster()
+        finally:
+            await admin.close()
+
+    assert [broker["port"] for broker in described["brokers"]] == [proxy.port]

@@ -2,8 +2,10 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 
 from cli.system import ROLES, apps_of
@@ -17,7 +19,12 @@ from schemas.identity import SessionIdentity
 from tests.faults.poison import Poison, spread
 
 Said = tuple[SessionIdentity, str]
-"""Who says what; the place in the list is its idempotency key."""
+"""Who says what; the place among what is said in its session is its idempotency key."""
+
+
+def turn_key(place: int) -> str:
+    """Return the idempotency key of what is said at a place in its session."""
+    return f"turn {place}"
 
 
 def work(
@@ -59,8 +66,10 @@ async def _work(said: Sequence[Said], *, closes: bool) -> None:
 
 async def _record(parts: Installation, said: Sequence[Said], *, closes: bool) -> None:
     async with recorder(parts) as recording:
-        for number, (identity, content) in enumerate(said):
-            draft = {"role": "user", "content": content, "idempotency_key": f"turn {number}"}
+        places = defaultdict[SessionIdentity, Iterator[int]](count)
+        for identity, content in said:
+            key = turn_key(next(places[identity]))
+            draft = {"role": "user", "content": content, "idempotency_key": key}
             while True:
                 try:
                     await recording.record(identity, draft)

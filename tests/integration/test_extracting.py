@@ -227,7 +227,9 @@ async def test_delivering_a_settled_extraction_again_calls_nobody_and_changes_no
     settled = await run(parts, broker, model)
 
     broker.waiting.extend([first, first.model_copy(update={"headers": ()})])
-    again = await run(parts, broker, model)
+    # Whoever begins what is settled can't claim it, and would go round for ever.
+    async with asyncio.timeout(30):
+        again = await run(parts, broker, model)
 
     assert again == settled
     assert len(model.requests) == 1
@@ -385,6 +387,28 @@ async def test_time_that_was_held_does_not_count_towards_the_age_cap(
 
     assert (await ledger_of(parts)).outcome is None
     assert len(broker.waiting) == 1
+
+
+async def test_time_behind_what_was_held_does_not_count_either(
+    parts: Installation, broker: Broker
+) -> None:
+    """A message that lay two days behind a held one was tried for none of them."""
+    await announced(parts, broker, "I live in Porto.")
+    limited = AnswerError(FailureClass.RATE_LIMITED, "http_429")
+    step = extraction_step(parts, ScriptedModel(limited))
+    await step(broker.waiting.popleft())
+    two_days_ms = 48 * 3600 * 1000
+    back = {"first_seen_ms": -two_days_ms, "next.due_ms": -two_days_ms}
+    await parts.database["extractions"].update_one({}, {"$inc": back})
+    seen_ms = (await ledger_of(parts)).first_seen_ms
+    message = broker.waiting.popleft()
+
+    await step(message)
+
+    found = await ledger_of(parts)
+    assert found.outcome is None
+    assert len(found.attempts) == 2
+    assert abs(found.first_seen_ms - seen_ms - two_days_ms) < 600_000
 
 
 async def test_one_part_that_is_too_slow_takes_no_other_with_it(

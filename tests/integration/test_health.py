@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,7 +28,7 @@ from pipeline.settings import KafkaSettings, LLMSettings, MongoSettings
 from pipeline.stores.mongo import Database, connect, database
 from producers.topics import apply_topics
 from schemas.failure import FailureClass
-from schemas.topics import TOPICS
+from schemas.topics import TOPICS, Topic
 from tests.integration.consuming import Told, consuming, declared, kafka_settings, new_group
 from tests.integration.kafka import append, new_topic
 
@@ -211,6 +211,17 @@ async def test_what_is_gone_or_missing_is_told_and_no_secret_is(bootstrap_server
     ):
         assert setting in (condition.action or "")
     assert SECRET not in str(told)
+
+
+async def test_topics_that_may_not_be_looked_at_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(_settings: KafkaSettings, *, topics: Sequence[Topic]) -> list[str]:
+        raise ConfigurationError(f"allow this client DescribeConfigs on {topics[0].name}")
+
+    monkeypatch.setattr(health_readiness, "check_topics", refused)
+    found = await conditions([health_readiness.kafka(KafkaSettings(), TOPICS)])
+
+    assert found["kafka"].state == "wrong"
+    assert "DescribeConfigs" in found["kafka"].detail
 
 
 async def test_one_that_hangs_is_unreachable_and_holds_up_no_other() -> None:

@@ -149,6 +149,16 @@ OTHERS: list[tuple[Reply, FailureClass, Reason]] = [
     (scripted.html(code=503), FailureClass.UNAVAILABLE, Reason.HTTP_503),
     (scripted.endless(scripted.status(503)), FailureClass.UNAVAILABLE, Reason.HTTP_503),
     (
+        replace(scripted.status(503), body=b"<p>Service indisponible, d\xe9sol\xe9</p>"),
+        FailureClass.UNAVAILABLE,
+        Reason.HTTP_503,
+    ),
+    (
+        replace(scripted.status(503), body=b"[" * 30_000),
+        FailureClass.UNAVAILABLE,
+        Reason.HTTP_503,
+    ),
+    (
         scripted.endless(scripted.answers()),
         FailureClass.INVALID_OUTPUT,
         Reason.ANSWER_TOO_LARGE,

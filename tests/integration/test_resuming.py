@@ -1,6 +1,7 @@
 """An operator sees what is held back and why, and lets it go on by the name it is shown under."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from cli.resuming import held_back
 from consumers.wiring import Installation, wire
 from pipeline import breaking, guarding
 from pipeline.breaking import Cooldowns, Free, Trial
+from pipeline.resuming import resume_breaker
 from pipeline.settings import Settings
+from pipeline.stores.backlog import read_backlog
 from pipeline.stores.mongo import Database
 from pipeline.stores.switches import MongoBreakers, MongoGuards
 from schemas.failure import Failure, FailureClass
@@ -43,6 +46,34 @@ async def broken(parts: Installation) -> None:
     while guard.tripped_at_ms is None:
         guard = guarding.with_letter(guard, session=str(guard.row), reason="r", now_ms=now_ms)
     assert await guards.swap(fresh, guard)
+
+
+async def test_a_breaker_that_nobody_tries_any_more_alerts_nobody(parts: Installation) -> None:
+    """As that of a key that was replaced, for ever."""
+    await broken(parts)
+    time = VirtualTime()
+    assert (await read_backlog(parts.database, time)).breakers == {"open": 1}
+
+    time.passes(Settings().retry.age_cap + timedelta(minutes=5))
+    assert (await read_backlog(parts.database, time)).breakers == {"open": 1}
+
+    time.passes(timedelta(minutes=15))
+    assert (await read_backlog(parts.database, time)).breakers == {"trying": 1}
+
+
+async def test_a_vendor_that_asked_for_time_is_shown_until_it_had_it(parts: Installation) -> None:
+    now_ms = await parts.server_time.now_ms()
+    breakers = MongoBreakers(parts.database)
+    fresh = await breakers.get(TARGET)
+    slow = fresh.model_copy(update={"rev": 1, "slow_until_ms": now_ms + 60_000})
+    assert await breakers.swap(fresh, slow)
+
+    (shown,) = await held_back(parts)
+    assert (shown["name"], shown["reason"]) == (TARGET, "http_429")
+    assert (shown["state"], shown["next_try_ms"]) == ("slowed down", now_ms + 60_000)
+
+    await resume_breaker(TARGET, breakers, parts.server_time)
+    assert await held_back(parts) == []
 
 
 async def test_what_is_held_back_is_shown_with_its_reason_and_resumed_by_its_name(

@@ -151,6 +151,53 @@ def test_of_an_open_one_no_more_are_asked_than_the_wave_and_never_before_its_tim
             assert fleet.state.granted <= fleet.state.wave <= LAST_WAVE
 
 
+def tried_in_vain(state: Breaker, *, whose: str, now_ms: int) -> Breaker:
+    return breaking.failed(
+        state,
+        Trial(),
+        failure(FailureClass.UNAVAILABLE),
+        extraction_id=whose,
+        now_ms=now_ms,
+        cooldowns=COOLDOWNS,
+    )
+
+
+def test_who_failed_at_a_trial_lets_others_try_and_reopens_nothing_once_they_are_answered() -> None:
+    state = failed(FRESH, FailureClass.CREDENTIALS)
+    at_ms = state.try_at_ms
+    _, state = breaking.admit(state, now_ms=at_ms, wave_ms=WAVE_MS, extraction_id="bad")
+    state = tried_in_vain(state, whose="bad", now_ms=at_ms)
+    at_ms = state.try_at_ms
+    ours, _ = breaking.admit(state, now_ms=at_ms, wave_ms=WAVE_MS, extraction_id="bad")
+    others, state = breaking.admit(state, now_ms=at_ms, wave_ms=WAVE_MS, extraction_id="good")
+
+    assert (state.failing, isinstance(ours, Wait), others) == (("bad",), True, Trial())
+
+    state = breaking.answered(state, Trial(), now_ms=at_ms, wave_ms=WAVE_MS)
+    _, state = breaking.admit(state, now_ms=at_ms, wave_ms=WAVE_MS, extraction_id="bad")
+    again = tried_in_vain(state, whose="bad", now_ms=at_ms)
+
+    assert (again.phase, again.openings, again.granted) == (BreakerPhase.TRYING, 2, 0)
+    assert tried_in_vain(state, whose="another", now_ms=at_ms).phase is BreakerPhase.OPEN
+
+
+@given(st.integers(1, 40))
+def test_who_is_alone_is_tried_again_however_often_it_was_in_vain(times: int) -> None:
+    """While nobody else is answered it may be the target, so nothing of it is spent."""
+    state = failed(FRESH, FailureClass.CREDENTIALS)
+    for _ in range(times):
+        now_ms = state.try_at_ms + breaking.OTHERS_FIRST_MS
+        decision, state = breaking.admit(
+            state, now_ms=now_ms, wave_ms=WAVE_MS, extraction_id="alone"
+        )
+        is_own = breaking.is_own(
+            state, Trial(), failure(FailureClass.TIMEOUT), extraction_id="alone"
+        )
+        assert (decision, is_own) == (Trial(), False)
+        state = tried_in_vain(state, whose="alone", now_ms=now_ms)
+        assert (state.phase, state.failing) == (BreakerPhase.OPEN, ("alone",))
+
+
 def test_it_closes_after_waves_that_double() -> None:
     fleet = Fleet(state=failed(FRESH, FailureClass.QUOTA), now_ms=120_000)
     sizes: list[int] = []

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from cli.connecting import absence, mongo_address
+from cli.connecting import absence, advice, mongo_address
 from cli.environment import settings_for
 from compose.data_lock import data_lock, is_held
 from pipeline.settings import MongoSettings
@@ -62,6 +62,16 @@ async def test_the_addresses_of_an_up_count_while_it_lives(killed: Path) -> None
     assert is_held(killed) is False
     assert mongo_address(alive.mongo) == "127.0.0.1:1"
     assert mongo_address(settings_for(killed).mongo) != "127.0.0.1:1"
+
+
+async def test_of_an_up_that_runs_nobody_is_told_to_start_it(killed: Path) -> None:
+    """A second one would be refused: what helps is its log, or ending it first."""
+    async with data_lock(killed):
+        told = advice(killed)
+
+    assert "its log" in told
+    assert f"start it again with `./afterturn up --data-dir {killed}`" in told
+    assert "its log" not in advice(killed)
 
 
 async def test_an_up_that_was_killed_is_known_without_waiting(killed: Path) -> None:

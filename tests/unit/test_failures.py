@@ -27,7 +27,7 @@ from pipeline.errors import (
     RecordingUnavailableError,
 )
 from pipeline.failures import action, classify, fingerprint, is_infrastructure, token
-from pipeline.reasons import CLASS_ACTIONS, REASON_ACTIONS, Reason
+from pipeline.reasons import CLASS_ACTIONS, REASON_ACTIONS, Reason, remedy
 from schemas.failure import Failure, FailureClass
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -298,6 +298,13 @@ def test_an_action_goes_by_the_reason_and_else_by_the_class() -> None:
 
     assert action(known) == REASON_ACTIONS[Reason.HTTP_402]
     assert action(other) == CLASS_ACTIONS[FailureClass.QUOTA]
+
+
+def test_a_remedy_tells_of_no_redrive_for_what_goes_on_by_itself() -> None:
+    """Only a letter needs one; and what is no reason of ours has none."""
+    assert remedy(Reason.HTTP_401) == "Replace the model's API key."
+    assert remedy(Reason.MODEL_NOT_FOUND) == REASON_ACTIONS[Reason.MODEL_NOT_FOUND]
+    assert remedy("some_code") is None
 
 
 ERRORS = [

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import CommitFailedError
+from structlog.testing import capture_logs
 
 from consumers.due import DueTimes
 from consumers.pool import RESTING_AHEAD, Pool, PoolLimits
@@ -351,6 +352,20 @@ async def test_a_cancelled_step_completes_nothing(consumer: Consumer, step: Gate
     assert {offset for offsets in consumer.commits for offset in offsets.values()} <= {0}
     assert pool.in_flight == 0
     assert pool.held == 0
+
+
+async def test_the_log_names_the_type_of_what_holds_a_message_and_no_word_of_it(
+    consumer: Consumer, step: Gated
+) -> None:
+    async with pooled(consumer, step) as pool:
+        pool.submit(message(0, 0))
+        await turns()
+        with capture_logs() as logs:
+            await step.end(0, 0, OSError("words of a conversation"))
+
+    (held,) = [each for each in logs if each["event"] == "message_held"]
+    assert held["exception"] == "builtins.OSError"
+    assert "words of a conversation" not in repr(logs)
 
 
 async def test_a_log_that_began_anew_is_committed_from_its_own_start(

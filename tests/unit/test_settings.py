@@ -37,6 +37,16 @@ def test_a_misspelt_group_member_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         Settings()
 
 
+def test_a_variable_that_is_empty_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line of `.env.example` that is taken in without a value, or `$KEY` where none is."""
+    for variable in ("LLM", "LLM__PROVIDER", "LLM__API_KEY", "KAFKA__INSTANCE_ID", "HEALTH__PORT"):
+        monkeypatch.setenv(f"AFTERTURN_{variable}", "")
+
+    assert Settings() == Settings.model_construct()
+    assert Settings().kafka.instance_id is None
+    assert "api_key" not in Settings().llm.model_fields_set
+
+
 def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AFTERTURN_LLM__API_KEY", "sk-planted")
     monkeypatch.setenv("AFTERTURN_MONGO__URI", "mongodb://u:planted@h")
