@@ -139,7 +139,9 @@ async def _found(admin: Any, topics: Sequence[Topic]) -> dict[str, _Found]:
 
 async def _configs(admin: Any, names: Sequence[str]) -> dict[str, dict[str, str]]:
     """Return the settings by topic; a broker may not have heard of one that another has."""
-    asked = dict.fromkeys(("message.timestamp.type", "retention.ms", "max.message.bytes"), "")
+    asked = dict.fromkeys(
+        ("message.timestamp.type", "retention.ms", "max.message.bytes", "min.insync.replicas"), ""
+    )
     responses = await admin.describe_configs(
         [ConfigResource(ConfigResourceType.TOPIC, name, configs=asked) for name in names]
     )
@@ -175,6 +177,12 @@ async def _create(admin: Any, missing: Sequence[Topic], settings: KafkaSettings)
     return created
 
 
+def _quorum(settings: KafkaSettings) -> int:
+    """Return how many replicas must have what is acknowledged: most of three or more, else one."""
+    factor = settings.replication_factor
+    return factor // 2 + 1 if factor >= REPLICAS_FOR_QUORUM else 1
+
+
 def _new(topic: Topic, settings: KafkaSettings) -> NewTopic:
     configs = {
         "cleanup.policy": "delete",
@@ -182,8 +190,7 @@ def _new(topic: Topic, settings: KafkaSettings) -> NewTopic:
         "message.timestamp.type": _timestamp_type(topic),
         "max.message.bytes": str(_maximum_bytes(topic)),
     }
-    if settings.replication_factor >= REPLICAS_FOR_QUORUM:
-        configs["min.insync.replicas"] = str(settings.replication_factor // 2 + 1)
+    configs["min.insync.replicas"] = str(_quorum(settings))
     return NewTopic(
         topic.name,
         num_partitions=topic.partitions,
@@ -267,6 +274,12 @@ def _flaws(topic: Topic, found: _Found, settings: KafkaSettings) -> list[str]:
         flaws.append(
             f"topic {topic.name} takes messages of {maximum_bytes} bytes only: raise "
             f"max.message.bytes to {_maximum_bytes(topic)} with `kafka-configs.sh`"
+        )
+    quorum, in_sync = _quorum(settings), int(found.configs.get("min.insync.replicas", "1"))
+    if in_sync < quorum:
+        flaws.append(
+            f"topic {topic.name} acknowledges what {in_sync} replicas have, not {quorum}: raise "
+            "min.insync.replicas with `kafka-configs.sh`, or what was acknowledged may get lost"
         )
     if found.replicas < settings.replication_factor:
         flaws.append(

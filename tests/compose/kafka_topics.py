@@ -6,12 +6,12 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 
-async def create_topic(bootstrap_servers: str, topic: str, *, replicas: int = 1) -> None:
+async def create_topic(bootstrap_servers: str, topic: str) -> None:
     """Create a topic of one partition."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers)
     await admin.start()
     try:
-        await admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=replicas)])
+        await admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])
     finally:
         await admin.close()
 

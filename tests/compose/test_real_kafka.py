@@ -1,31 +1,14 @@
-"""Real Apache Kafka stands up without Docker, and its brokers can be lost."""
+"""Real Apache Kafka stands up without Docker; `tests/faults/test_brokers.py` has three of it."""
 
-import asyncio
-from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.client import AIOKafkaClient
-from aiokafka.structs import TopicPartition
 
 from compose.processes import free_port
-from compose.real_kafka import KafkaCluster, real_kafka
+from compose.real_kafka import real_kafka
 from tests.compose.kafka_topics import create_topic, first_message, produce
 from tests.faults.proxy import proxy_to
 from tests.services import unavailable
-
-KNOWN_WITHIN = 20.0
-"""Seconds until what one broker knows has come to all; it takes milliseconds."""
-
-
-@pytest.fixture
-async def three_brokers(tmp_path: Path, real_kafka_available: None) -> AsyncGenerator[KafkaCluster]:
-    """A cluster that may lose one broker."""
-    async with real_kafka(tmp_path, brokers=3) as cluster:
-        yield cluster
 
 
 @pytest.mark.kafka
@@ -50,26 +33,6 @@ async def test_a_message_outlives_kills_and_starts(tmp_path: Path) -> None:
 
     async with real_kafka(tmp_path) as kafka:
         assert await first_message(kafka.bootstrap_servers, "turns") == b"spoken"
-
-
-@pytest.mark.kafka
-async def test_a_cluster_serves_on_when_its_leader_is_killed(three_brokers: KafkaCluster) -> None:
-    """With three brokers and two in-sync replicas asked for, any one of them may be lost."""
-    servers = three_brokers.bootstrap_servers
-    await create_topic(servers, "turns", replicas=3)
-    assert await topic_setting(servers, "turns", "min.insync.replicas") == "2"
-    await produce(servers, "turns", b"before")
-
-    leader = await leader_of(servers, "turns")
-    await three_brokers.kill(leader)
-    await produce(servers, "turns", b"during")
-    async with asyncio.timeout(KNOWN_WITHIN):
-        # Only the other brokers know when they have heard of the new one.
-        while await leader_of(servers, "turns") == leader:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
-
-    await three_brokers.start(leader)
-    assert await first_message(servers, "turns") == b"before"
 
 
 @pytest.mark.kafka
@@ -104,32 +67,3 @@ def test_a_missing_service_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(pytest.fail.Exception, match="no Java"):
         unavailable("no Java")
-
-
-async def leader_of(bootstrap_servers: str, topic: str) -> int:
-    """Return the broker that leads the only partition of a topic."""
-    client: Any = AIOKafkaClient(bootstrap_servers=bootstrap_servers)
-    await client.bootstrap()
-    try:
-        await client.add_topic(topic)
-        await client.force_metadata_update()
-        return client.cluster.leader_for_partition(TopicPartition(topic, 0))
-    finally:
-        await client.close()
-
-
-async def topic_setting(bootstrap_servers: str, topic: str, name: str) -> str:
-    """Return a setting of a topic, once the broker that is asked has heard of it."""
-    admin: Any = AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers)
-    await admin.start()
-    try:
-        resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs={name: ""})
-        async with asyncio.timeout(KNOWN_WITHIN):
-            while True:
-                [answer] = await admin.describe_configs([resource])
-                [(error, _, _, _, entries)] = answer.resources
-                if not error:
-                    return {entry[0]: entry[1] for entry in entries}[name]
-                await asyncio.sleep(0.1)
-    finally:
-        await admin.close()
