@@ -33,7 +33,7 @@ TALK = [
 def environment() -> dict[str, str]:
     """The environment without any setting of ours."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AFTERTURN_")}
-    return kept | {"PYTHONPATH": str(ROOT)}
+    return kept | {"PYTHONPATH": str(ROOT), "AFTERTURN_HTTP__PORT": "0"}
 
 
 def written(

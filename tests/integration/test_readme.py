@@ -3,11 +3,13 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -37,7 +39,8 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("AFTERTURN_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AFTERTURN_")}
+    return kept | {"AFTERTURN_HTTP__PORT": "0"}
 
 
 def ends_well(line: str, checkout: Path, environment: Mapping[str, str]) -> None:
@@ -58,8 +61,11 @@ def ends_well(line: str, checkout: Path, environment: Mapping[str, str]) -> None
 @contextmanager
 def running(
     line: str, checkout: Path, environment: Mapping[str, str], ready: str
-) -> Generator[None]:
-    """Run a line until the end of the block, then end it as Ctrl-C does; it ends well."""
+) -> Generator[Callable[[], str]]:
+    """Run a line until the end of the block, then end it as Ctrl-C does; it ends well.
+
+    Yields what returns all that it has said.
+    """
     log = checkout.parent / f"{uuid4().hex}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 (the README's own line)
@@ -71,13 +77,21 @@ def running(
             assert process.poll() is None, log.read_text()
             time.sleep(0.1)
         assert ready in log.read_text()
-        yield
+        yield log.read_text
         process.send_signal(signal.SIGINT)
         process.wait(PATIENCE_SECONDS)
     finally:
         process.kill()
         process.wait()
     assert process.returncode in {0, 130}, log.read_text()
+
+
+def agent(said: Callable[[], str]) -> str:
+    """Return the README's agent, for the port that was free."""
+    (address,) = re.findall(r"Agents' memory at (\S+)", said())
+    (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    imports = "from agent_engine_sdk_memory import Memory, MemoryRequestContext\n"
+    return imports + block.replace("http://127.0.0.1:8080", address)
 
 
 def test_every_command_is_tried_here() -> None:
@@ -95,6 +109,7 @@ def test_every_command_is_tried_here() -> None:
         "./afterturn run waker",
         "./afterturn run snapshot",
         "./afterturn run extraction",
+        "./afterturn run http",
     }
 
 
@@ -110,9 +125,10 @@ def test_a_transcript_is_imported_into_what_is_up(
     checkout: Path, environment: dict[str, str]
 ) -> None:
     (checkout / "talk.jsonl").write_text(json.dumps(TALK) + "\n")
-    with running("./afterturn up", checkout, environment, "Up."):
+    with running("./afterturn up", checkout, environment, "Up.") as said:
         ends_well("./afterturn import talk.jsonl --close", checkout, environment)
         ends_well("./afterturn status", checkout, environment)
+        ends_well(f"{sys.executable} -c {shlex.quote(agent(said))}", checkout, environment)
         ends_well("./afterturn audit", checkout, environment)
 
 
@@ -144,6 +160,6 @@ def test_a_deployment_is_set_up_and_runs(
         "AFTERTURN_LLM__MODEL": "none",
         "AFTERTURN_LLM__BASE_URL": "http://127.0.0.1:1/v1",
     }
-    for role in ("waker", "snapshot", "extraction"):
+    for role in ("waker", "snapshot", "extraction", "http"):
         with running(f"./afterturn run {role}", checkout, servers | model, '"started"'):
             pass

@@ -9,7 +9,7 @@ import pytest
 from pipeline.crash_points import CrashPoint
 
 ROOT = Path(__file__).parents[2]
-OURS = ("schemas", "pipeline", "producers", "consumers", "cli", "compose")
+OURS = ("schemas", "pipeline", "producers", "consumers", "api", "cli", "compose")
 BROKER_LIBRARIES = {"aiokafka", "faststream"}
 MAY_TOUCH_KAFKA = ("consumers/", "producers/publishing.py", "producers/topics.py", "compose/")
 
