@@ -28,4 +28,5 @@ def application(parts: Parts) -> FastAPI:
     app.include_router(health.router(parts))
     app.add_middleware(Admission)
     app.add_middleware(BodyLimit)
+    app.add_middleware(errors.Settling)
     return app

@@ -12,8 +12,9 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pymongo.errors import PyMongoError
+from pymongo.errors import DocumentTooLarge, PyMongoError
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipeline.errors import (
     ConflictError,
@@ -23,6 +24,7 @@ from pipeline.errors import (
     RecordingUnavailableError,
     UnknownMemoryError,
 )
+from pipeline.failures import our_frame
 from pipeline.recording import rule_of
 
 RETRY_AFTER: Final = {"Retry-After": "1"}
@@ -39,8 +41,8 @@ def register(app: FastAPI) -> None:
     app.add_exception_handler(UnknownMemoryError, _unknown)
     app.add_exception_handler(RecordingUnavailableError, _unavailable)
     app.add_exception_handler(PyMongoError, _unavailable)
+    app.add_exception_handler(DocumentTooLarge, _too_large)
     app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(Exception, _bug)
 
 
 def answer(
@@ -106,6 +108,42 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     return answer(status, "REFUSED", "the request was refused")
 
 
-async def _bug(_request: Request, error: Exception) -> JSONResponse:
-    log.error("request_failed", exception=type(error).__qualname__)
-    return answer(500, "BUG", "this is a defect of the server; its log names the exception")
+async def _too_large(_request: Request, _error: Exception) -> JSONResponse:
+    return answer(
+        413, "MEMORY_TOO_LARGE", "the memory and its history are more than a document can hold"
+    )
+
+
+class Settling:
+    """The one place that settles what nobody foresaw: the log has its type, the caller a 500.
+
+    What it says may hold words of the request, so it goes no further: a server that met it would
+    log it whole.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, whatever happens; an answer that has begun is cut off."""
+        is_begun = False
+
+        async def noted(message: Message) -> None:
+            nonlocal is_begun
+            is_begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        except Exception as error:  # whatever it is, see above
+            # Its message, which a traceback would show, may hold words of the request.
+            log.error(  # noqa: TRY400
+                "request_failed", exception=type(error).__qualname__, frame=our_frame(error)
+            )
+            cut = ConnectionAbortedError("the answer was cut off by a defect")
+        else:
+            return
+        if is_begun:
+            raise cut
+        bug = answer(500, "BUG", "this is a defect of the server; its log names the exception")
+        await bug(scope, receive, send)

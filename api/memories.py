@@ -13,6 +13,7 @@ from pipeline.retrieving import Memory, memories_of
 from pipeline.saving import Author, Draft
 from schemas.identity import Visibility
 from schemas.memory import (
+    SAVED_CHARACTERS,
     Content,
     EpisodicContent,
     Kind,
@@ -24,6 +25,11 @@ from schemas.record import RunState
 from schemas.turn import Metadata
 
 Json = dict[str, Any]
+Text = Annotated[str, Field(min_length=1, max_length=SAVED_CHARACTERS)]
+Remark = Annotated[str, Field(max_length=1000)]
+Names = Annotated[list[str], Field(max_length=50)]
+Objects = Annotated[list[Metadata], Field(max_length=100)]
+"""Objects that can be stored: not too deep, not too large, numbers of 64 bits."""
 _SCORES: Final = {"citation_score", "llm_confidence_score", "combined_score"}
 """An episode's metadata that holds all three is taken for an older format's and dropped (M-127)."""
 
@@ -39,7 +45,7 @@ class SemanticBody(SaveBody):
     """A fact with its label."""
 
     label: str = Field(min_length=1, max_length=200, examples=["seat-preference"])
-    text: str = Field(min_length=1, examples=["Prefers window seats."])
+    text: Text = Field(examples=["Prefers window seats."])
     upsert: bool = False
     """Replace what the label held."""
 
@@ -47,17 +53,17 @@ class SemanticBody(SaveBody):
 class SemanticPatch(SaveBody):
     """What is to be otherwise about a fact."""
 
-    text: str | None = Field(default=None, min_length=1)
+    text: Text | None = None
 
 
 class EpisodicBody(SaveBody):
     """Something that happened."""
 
     title: str = Field(min_length=1, max_length=200, examples=["Renewal call"])
-    content: str = Field(min_length=1, examples=["The user renewed for a year."])
-    summary_text: str | None = None
-    participants: list[str] | None = None
-    tags: list[str] | None = None
+    content: Text = Field(examples=["The user renewed for a year."])
+    summary_text: Annotated[str, Field(max_length=SAVED_CHARACTERS)] | None = None
+    participants: Names | None = None
+    tags: Names | None = None
 
 
 class TaxonomicBody(SaveBody):
@@ -65,38 +71,38 @@ class TaxonomicBody(SaveBody):
 
     domain: str = Field(min_length=1, max_length=120, examples=["billing"])
     term: str = Field(min_length=1, max_length=200, examples=["dunning"])
-    definition: str = Field(min_length=1, examples=["Reminding of unpaid invoices."])
-    related_terms: list[str] | None = None
+    definition: Text = Field(examples=["Reminding of unpaid invoices."])
+    related_terms: Names | None = None
 
 
 class ProceduralFields(SaveBody):
     """What a procedure may have beside its name."""
 
-    steps: list[dict[str, JsonValue]] | None = None
-    resources: list[dict[str, JsonValue]] | None = None
-    allowed_tools: list[str] | None = None
-    compatibility: str | None = None
-    license: str | None = None
-    trigger_conditions: list[str] | None = None
-    tags: list[str] | None = None
-    extraction_source: str | None = None
-    source_format: str | None = None
-    source_path: str | None = None
+    steps: Objects | None = None
+    resources: Objects | None = None
+    allowed_tools: Names | None = None
+    compatibility: Remark | None = None
+    license: Remark | None = None
+    trigger_conditions: Names | None = None
+    tags: Names | None = None
+    extraction_source: Remark | None = None
+    source_format: Remark | None = None
+    source_path: Remark | None = None
 
 
 class ProceduralBody(ProceduralFields):
     """A way of doing something."""
 
     procedure: str = Field(min_length=1, max_length=200, examples=["refund"])
-    description: str = Field(min_length=1, examples=["How to refund an order."])
-    content: str = Field(min_length=1, examples=["Check the order, then refund it."])
+    description: Text = Field(examples=["How to refund an order."])
+    content: Text = Field(examples=["Check the order, then refund it."])
 
 
 class ProceduralPatch(ProceduralFields):
     """What is to be otherwise about a procedure."""
 
-    description: str | None = Field(default=None, min_length=1)
-    content: str | None = Field(default=None, min_length=1)
+    description: Text | None = None
+    content: Text | None = None
 
 
 class SemanticQuery(Named):

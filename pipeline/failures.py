@@ -127,7 +127,7 @@ def _failure(verdict: _Verdict, link: BaseException, error: BaseException) -> Fa
         retry_after_seconds=verdict.retry_after_seconds,
         request_id=verdict.request_id,
         finish_reason=verdict.finish_reason,
-        frame=_our_frame(error),
+        frame=our_frame(error),
     )
 
 
@@ -139,7 +139,7 @@ def _qualified(kind: type) -> str:
     )
 
 
-def _our_frame(error: BaseException) -> str | None:
+def our_frame(error: BaseException) -> str | None:
     """Return `module:function` of our innermost frame, the innermost error's first."""
     for link in reversed(list(_chain(error))):
         frame: str | None = None

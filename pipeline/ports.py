@@ -431,8 +431,11 @@ class Records(Protocol):
         """
         ...
 
-    async def of_memory(self, memory_id: str, scope: ReadScope) -> Record | None:
-        """Return the record that has a memory's runs, if it is in the scope; from the primary."""
+    async def of_memory(self, memory_id: str, scope: ReadScope) -> list[Record]:
+        """Return the records of a scope that have a memory's runs; from the primary.
+
+        They are several where the memory was given another reach.
+        """
         ...
 
 

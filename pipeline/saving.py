@@ -105,15 +105,11 @@ class Saver:
         Raises:
             UnknownMemoryError: There is none.
         """
-        record = await self._records.of_memory(memory_id, scope)
-        found = [
-            memory
-            for memory in memories_of([] if record is None else [record], states)
-            if memory.memory_id == memory_id
-        ]
+        records = await self._records.of_memory(memory_id, scope)
+        found = [one for one in memories_of(records, states) if one.memory_id == memory_id]
         if not found:
             raise UnknownMemoryError(memory_id)
-        return found[-1]
+        return max(found, key=lambda one: one.last_said)
 
     async def correct(self, memory: Memory, draft: Draft, author: Author) -> Memory:
         """Put a draft in the place of a memory, whose id it keeps; return it as it reads now.

@@ -34,7 +34,7 @@ class Relation(StrEnum):
     """It is over, and nothing takes its place."""
 
 
-SAVED_CHARACTERS = 200_000
+SAVED_CHARACTERS = 32_000
 """The longest text an agent may save itself; a model's is much shorter (`_SAID_CHARACTERS`)."""
 _SAID_CHARACTERS = 4000
 

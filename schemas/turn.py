@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Self
@@ -17,6 +18,7 @@ METADATA_BYTES = 256 * 1024
 """The largest metadata of a turn, as JSON in UTF-8."""
 METADATA_DEPTH = 32
 INT64 = 2**63
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Role(StrEnum):
@@ -28,6 +30,11 @@ class Role(StrEnum):
     SYSTEM = "system"
 
 
+def _encodable(text: str) -> None:
+    if not text.isascii() and _SURROGATE.search(text):
+        raise ValueError("must hold no lone surrogate")
+
+
 def _storable(value: JsonValue, depth: int = 1) -> None:
     if depth > METADATA_DEPTH:
         raise ValueError(f"must not nest deeper than {METADATA_DEPTH} levels")
@@ -35,10 +42,13 @@ def _storable(value: JsonValue, depth: int = 1) -> None:
         for key, inner in value.items():
             if "\x00" in key:
                 raise ValueError("must hold no NUL in a key")
+            _encodable(key)
             _storable(inner, depth + 1)
     elif isinstance(value, list):
         for inner in value:
             _storable(inner, depth + 1)
+    elif isinstance(value, str):
+        _encodable(value)
     elif isinstance(value, float) and not math.isfinite(value):
         raise ValueError("must hold finite numbers only")
     elif isinstance(value, int) and not isinstance(value, bool) and not -INT64 <= value < INT64:

@@ -124,12 +124,14 @@ class MemoryRecords:
             if _is_within(record, scope) and (not kinds or record.kind in kinds):
                 yield record
 
-    async def of_memory(self, memory_id: str, scope: ReadScope) -> Record | None:
-        """Return the record that has a memory's runs, if it is in the scope."""
-        for record in [row.record for row in self._rows.values()]:
-            if any(run.memory_id == memory_id for run in record.runs) and _is_within(record, scope):
-                return record
-        return None
+    async def of_memory(self, memory_id: str, scope: ReadScope) -> list[Record]:
+        """Return the records of a scope that have a memory's runs."""
+        return [
+            row.record
+            for row in self._rows.values()
+            if any(run.memory_id == memory_id for run in row.record.runs)
+            and _is_within(row.record, scope)
+        ]
 
 
 class MemoryDeliveries:

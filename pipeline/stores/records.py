@@ -125,10 +125,10 @@ class MongoRecords:
         async for document in self._collection.find(query):
             yield _record(document)
 
-    async def of_memory(self, memory_id: str, scope: ReadScope) -> Record | None:
-        """Return the record that has a memory's runs, if it is in the scope; from the primary."""
-        document = await self._collection.find_one({"runs.memory_id": memory_id, **_within(scope)})
-        return None if document is None else _record(document)
+    async def of_memory(self, memory_id: str, scope: ReadScope) -> list[Record]:
+        """Return the records of a scope that have a memory's runs; from the primary."""
+        found = self._collection.find({"runs.memory_id": memory_id, **_within(scope)})
+        return [_record(document) async for document in found]
 
 
 def _within(scope: ReadScope) -> Document:

@@ -58,7 +58,8 @@ def test_every_process_runs_after_the_setup_and_is_watched() -> None:
     commands = [service.get("command", []) for service in found.values()]
     roles = {command[1] for command in commands if command[:1] == ["run"]}
 
-    assert roles == set(get_args(Role))
+    # Nobody signs in yet, so `http` serves its own machine only: in a container that is nobody.
+    assert roles == set(get_args(Role)) - {"http"}
     for name, service in found.items():
         if name in roles:
             assert service["depends_on"]["setup"]["condition"].endswith("successfully")

@@ -127,12 +127,14 @@ async def test_whoever_comes_after_a_kill_finishes_what_was_begun(
 ) -> None:
     calls = script(point, endpoint)
     closes = point not in NEVER_CLOSED
+    # What is slow on purpose must not run out of its time on a slow machine.
+    patient = {"AFTERTURN_LLM__TIMEOUT": "2.9"} if point in SLOW else None
     async with installed(mongo_uri, endpoint, tmp_path) as running:
-        first = running.start(SAID, crash_at=point, closes=closes)
+        first = running.start(SAID, crash_at=point, closes=closes, environment=patient)
         assert await running.dies(first), f"{point} was never reached"
         assert first.exitcode == -9
 
-        running.start(SAID, closes=closes)
+        running.start(SAID, closes=closes, environment=patient)
         await running.settles(TURNS)
 
         report = await running.audit()

@@ -211,12 +211,16 @@ def up(environment: dict[str, str], tmp_path: Path) -> Iterator[Path]:
         stdout=subprocess.PIPE,
         text=True,
     ) as running:
-        assert running.stdout is not None
-        told = json.loads(running.stdout.readline())
-        assert told.keys() == {"mongo", "kafka", "data_dir"}
-        yield place
-        running.send_signal(signal.SIGTERM)
-        assert running.stdout.read() == ""
+        try:
+            assert running.stdout is not None
+            told = json.loads(running.stdout.readline())
+            assert told.keys() == {"mongo", "kafka", "http", "data_dir"}
+            yield place
+            running.send_signal(signal.SIGTERM)
+            assert running.stdout.read() == ""
+            running.wait(PATIENCE_SECONDS)
+        finally:
+            running.kill()
     assert running.returncode == 0
     wait_until_none_is_left(place)
 

@@ -11,6 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from api.admission import BODY_BYTES, Admission, BodyLimit
+from api.errors import Settling
 from api.server import HttpApp, http_app
 from consumers.wiring import wire
 from pipeline.errors import ConfigurationError
@@ -20,6 +21,13 @@ from tests.integration.serving import Server, Silent, served
 
 SAID: dict[str, Any] = {"user_id": "mara", "session_id": "s", "role": "user", "content": "Hi."}
 SECRET = "opensesame"
+TERM: dict[str, Any] = {"user_id": "mara", "domain": "d", "term": "t", "definition": SECRET}
+PROCEDURE: dict[str, Any] = {
+    "user_id": "mara",
+    "procedure": "p",
+    "description": SECRET,
+    "content": SECRET,
+}
 ROOM = 3
 
 
@@ -68,6 +76,16 @@ async def test_a_turn_sent_again_is_one_turn(http: httpx.AsyncClient) -> None:
         ),
         ("/semantic", {"user_id": "mara", "label": "", "text": SECRET}, "label"),
         ("/episodic", {"user_id": "mara", "title": "t", "content": SECRET}, "session_id"),
+        ("/semantic", {"user_id": "mara", "label": "l", "text": SECRET * 9000}, "text"),
+        (
+            "/semantic",
+            {"user_id": "mara", "label": "l", "text": SECRET, "metadata": {SECRET: 2**70}},
+            "metadata",
+        ),
+        ("/taxonomic", {**TERM, "related_terms": [SECRET] * 51}, "related_terms"),
+        ("/procedural", {**PROCEDURE, "steps": [{"a": 2**70}]}, "steps"),
+        ("/procedural", {**PROCEDURE, "steps": [SECRET]}, "steps"),
+        ("/procedural", {**PROCEDURE, "allowed_tools": SECRET}, "allowed_tools"),
     ],
 )
 async def test_a_refusal_names_the_field_and_quotes_nothing(
@@ -90,6 +108,53 @@ async def test_what_is_no_json_is_refused(http: httpx.AsyncClient) -> None:
 
     assert (refused.status_code, refused.json()["problems"][0]["rule"]) == (422, "must be JSON")
     assert SECRET not in refused.text
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"a":' * 100_000, b"\xff\xfe", b"null", b""])
+async def test_rubbish_is_refused_and_the_server_goes_on(
+    http: httpx.AsyncClient, body: bytes
+) -> None:
+    refused = await http.post("/turns", content=body, headers={"Content-Type": "application/json"})
+
+    assert refused.status_code in {400, 422}, refused.text
+    assert (await http.post("/turns", json=SAID)).status_code == 201
+
+
+async def test_half_a_character_is_mended_or_refused_never_a_defect(
+    http: httpx.AsyncClient,
+) -> None:
+    half = b'"\\ud800"'
+    turn = b'{"user_id":"m","session_id":"s","role":"user","content":%b}' % half
+    fact = b'{"user_id":"m","label":"l","text":%b}' % half
+    told = b'{"user_id":"m","label":"l","text":"t","metadata":{"a":%b}}' % half
+
+    async def status(path: str, content: bytes) -> int:
+        headers = {"Content-Type": "application/json"}
+        return (await http.post(path, content=content, headers=headers)).status_code
+
+    assert await status("/turns", turn) == 201
+    assert await status("/semantic", fact) == 422
+    assert await status("/semantic", told) == 422
+
+
+async def test_what_nobody_foresaw_is_told_by_its_type_only(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    app = FastAPI()
+
+    @app.get("/")
+    async def broken() -> str:
+        raise ValueError(SECRET)
+
+    app.add_middleware(Settling)
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://t") as client:
+        answer = await client.get("/")
+    said = capfd.readouterr()
+
+    assert (answer.status_code, answer.json()["code"]) == (500, "BUG")
+    assert "ValueError" in said.out + said.err
+    assert SECRET not in answer.text + said.out + said.err
 
 
 async def test_routes_that_there_are_not(http: httpx.AsyncClient) -> None:

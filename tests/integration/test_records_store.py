@@ -295,11 +295,10 @@ async def test_a_memory_is_found_by_its_id_within_its_scope_only(records: Record
     """Whoever may not read it is told no more than of what does not exist."""
     _, record = await marked(records, SAID)
     await stored(records, record, [SAID])
-    found = await records.of_memory(SAID.assertion_id, ReadScope(project_id="p", user_id="ade"))
-    assert found is not None
+    (found,) = await records.of_memory(SAID.assertion_id, ReadScope(project_id="p", user_id="ade"))
     assert found.record_id == SAID.slot
-    assert await records.of_memory(SAID.assertion_id, ReadScope(project_id="q")) is None
-    assert await records.of_memory("ast_0", ReadScope(project_id="p")) is None
+    assert await records.of_memory(SAID.assertion_id, ReadScope(project_id="q")) == []
+    assert await records.of_memory("ast_0", ReadScope(project_id="p")) == []
 
 
 async def test_racing_marks_of_a_new_slot_all_count(records: Records) -> None:

@@ -123,6 +123,7 @@ async def test_a_correction_of_the_reach_moves_a_memory_whole(world: World) -> N
     with pytest.raises(UnknownMemoryError):
         await world.saver.find(saved.memory_id, private)
     assert (await world.saver.find(saved.memory_id, org)).text == "window"
+    assert (await world.saver.find(saved.memory_id, MARAS)).record.scope.visibility == "org"
     assert await world.current() == ["window"]
 
 
