@@ -16,7 +16,9 @@ from uuid import uuid4
 
 import pytest
 
+from compose.embedded import embedded_kafka
 from pipeline.settings import Settings
+from tests.services import held
 
 ROOT = Path(__file__).parents[2]
 NOT_COPIED = (".venv", ".cache", ".git", ".afterturn", ".pytest_cache", ".ruff_cache")
@@ -144,13 +146,20 @@ def test_the_model_it_names_is_one_that_settings_take(monkeypatch: pytest.Monkey
     assert settings.api_key is not None
 
 
+@pytest.fixture
+def own_kafka(tmp_path: Path) -> Generator[str]:
+    """A broker whose groups nobody else was ever in: the embedded one may stall a newcomer."""
+    with held(embedded_kafka(tmp_path / "kafka")) as kafka:
+        yield kafka.bootstrap_servers
+
+
 def test_a_deployment_is_set_up_and_runs(
-    checkout: Path, environment: dict[str, str], mongo_uri: str, bootstrap_servers: str
+    checkout: Path, environment: dict[str, str], mongo_uri: str, own_kafka: str
 ) -> None:
     servers = environment | {
         "AFTERTURN_MONGO__URI": mongo_uri,
         "AFTERTURN_MONGO__DATABASE": f"readme_{uuid4().hex[:12]}",
-        "AFTERTURN_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers,
+        "AFTERTURN_KAFKA__BOOTSTRAP_SERVERS": own_kafka,
     }
     ends_well("./afterturn topics apply", checkout, servers)
     ends_well("./afterturn indexes apply", checkout, servers)
