@@ -66,7 +66,7 @@ def _kill_in_model(poison: Poison) -> None:
         nonlocal asked
         if request.turns[0].session == poison.session:
             try:
-                async with asyncio.timeout(0.5):
+                async with asyncio.timeout(1.2):
                     await has_company.wait()
             except TimeoutError:
                 pass

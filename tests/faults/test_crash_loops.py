@@ -42,7 +42,7 @@ SAID: list[Said] = [
 
 
 def slow(request: Json) -> Reply:
-    return delayed(home(request), timedelta(seconds=0.3))
+    return delayed(home(request), timedelta(seconds=0.8))
 
 
 async def deaths_until_settled(running: System, poison: Poison, *, but_open: int = 0) -> int:
