@@ -52,8 +52,7 @@ class HoldingConsumer(AIOKafkaConsumer):
         while True:
             try:
                 return await cast("Any", super()).getone(*partitions)
-            except Exception as error:
-                # Whatever the library makes of such bytes: what ended by it can't be read.
+            except Exception as error:  # whatever the library makes of such bytes; raised if none
                 held = tuple(self._broken())
                 if not held:
                     self._take_part_again()

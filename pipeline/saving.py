@@ -34,7 +34,6 @@ class Author:
     source: str = "agent"
     agent_id: str | None = None
     session_id: str | None = None
-    account: str | None = None
     execution_id: str | None = None
 
 
@@ -232,7 +231,6 @@ class Saver:
                 source=author.source,
                 metadata=draft.metadata,
                 fields=draft.fields,
-                account=author.account,
                 execution_id=author.execution_id,
             ),
         )

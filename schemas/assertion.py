@@ -49,7 +49,6 @@ class DirectSave(Frozen):
     """The caller's own; it replaces what the memory had."""
     fields: dict[str, JsonValue] | None = None
     """What the caller gave beside the content's own fields; part of what makes it the same."""
-    account: str | None = None
     execution_id: str | None = None
 
 

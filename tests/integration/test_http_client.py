@@ -1,6 +1,5 @@
 """The published client drives the server: what its README shows, and what it promises."""
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -13,17 +12,10 @@ from agent_engine_sdk_memory import (
     SourceSpec,
 )
 
-from pipeline.stores.mongo import Database
-from tests.integration.serving import Server, ask, served
+from tests.integration.serving import Server, ask
 
 PROJECTS = [None, "alpha"]
 TENANCY: dict[str, Any] = {"org_id": "o", "project_id": "alpha"}
-
-
-@pytest.fixture
-async def server(db: Database) -> AsyncGenerator[Server]:
-    async with served(db) as running:
-        yield running
 
 
 @pytest.fixture(params=PROJECTS, ids=["direct", "project"])

@@ -17,7 +17,7 @@ from consumers.wiring import wire
 from pipeline.errors import ConfigurationError
 from pipeline.settings import Settings
 from pipeline.stores.mongo import Database
-from tests.integration.serving import Server, Silent, served
+from tests.integration.serving import Server, Silent
 
 SAID: dict[str, Any] = {"user_id": "mara", "session_id": "s", "role": "user", "content": "Hi."}
 SECRET = "opensesame"
@@ -29,12 +29,6 @@ PROCEDURE: dict[str, Any] = {
     "content": SECRET,
 }
 ROOM = 3
-
-
-@pytest.fixture
-async def server(db: Database) -> AsyncGenerator[Server]:
-    async with served(db) as running:
-        yield running
 
 
 @pytest.fixture

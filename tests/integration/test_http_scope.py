@@ -7,8 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pipeline.stores.mongo import Database
-from tests.integration.serving import Server, served
+from tests.integration.serving import Server
 
 PROJECTS = ("alpha", "beta")
 USERS = ("mara", "bo")
@@ -27,12 +26,6 @@ def body_of(kind: str, mark: str) -> dict[str, Any]:
         "procedural": {"procedure": mark, "description": mark, "content": mark},
         "taxonomic": {"domain": "d", "term": mark, "definition": mark},
     }[kind]
-
-
-@pytest.fixture
-async def server(db: Database) -> AsyncGenerator[Server]:
-    async with served(db) as running:
-        yield running
 
 
 @pytest.fixture

@@ -333,7 +333,7 @@ async def test_kafka_costs_a_caller_nothing(publisher: Publisher) -> None:
         await world.recorder.record(WHOSE, SAID)
 
     # One that had waited for Kafka would have waited for all of its patience.
-    assert time.monotonic() - began < patience.total_seconds()
+    assert time.monotonic() - began < patience.total_seconds() / 50
     assert world.seqs() == list(range(1, 52))
     await world.recorder.stop(timedelta(seconds=1))
 
