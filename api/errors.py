@@ -4,7 +4,7 @@
 and routes only, since clients take a 404 of the core routes for a wrong address.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -71,7 +71,7 @@ async def _invalid(_request: Request, error: Exception) -> JSONResponse:
 
 async def _unreadable(_request: Request, error: Exception) -> JSONResponse:
     """What FastAPI would say quotes the input; we name field and rule."""
-    found = error.errors() if isinstance(error, RequestValidationError) else []
+    found: Sequence[Any] = error.errors() if isinstance(error, RequestValidationError) else ()
     return _problems(tuple(_problem(each) for each in found))
 
 

@@ -1,6 +1,6 @@
 """Typed memories: saved, looked up, listed, corrected and deleted by agents themselves."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field, JsonValue
@@ -210,7 +210,7 @@ def _episodic(routes: APIRouter) -> None:
             summary=body.summary_text or body.content,
             participants=tuple(body.participants or ()),
         )
-        fields = _given(content=body.content, tags=body.tags)
+        fields = _given(content=body.content, tags=cast("list[JsonValue] | None", body.tags))
         saved = await _save(body, call, Kind.EPISODIC, content, fields=fields)
         return _created(saved, title=body.title)
 

@@ -1,6 +1,7 @@
 """The rules of the folders: who may import whom, and whose names they bear."""
 
 import ast
+import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -33,6 +34,15 @@ def test_no_installed_distribution_ships_one_of_our_top_level_names() -> None:
     taken = set(packages_distributions()) & set(OURS)
 
     assert taken == set()
+
+
+def test_every_folder_of_python_is_checked_for_types() -> None:
+    """One that is left out would pass with any type at all."""
+    checked = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pyright"]["include"]
+    folders = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+
+    assert folders
+    assert folders <= set(checked)
 
 
 def test_only_the_publishing_and_consuming_modules_call_kafka() -> None:
