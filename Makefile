@@ -26,7 +26,8 @@ demo: setup ## record a conversation and watch it become memory
 	@./afterturn demo
 
 test: setup check ## the whole suite that needs no more than this machine
-	.venv/bin/python -m pytest -m "not kafka" --numprocesses auto --maxprocesses 4 --dist loadfile
+	.venv/bin/python -m pytest -m "not kafka" --numprocesses auto --maxprocesses 4 --dist loadfile \
+		--max-worker-restart 0
 
 check: setup ## check format, lint, types and import rules
 	.venv/bin/ruff format --check .

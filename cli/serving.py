@@ -1,5 +1,6 @@
 """`up` and `run`: the system in the foreground, whole or one process of it."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -62,7 +63,7 @@ async def _up(data_dir: Path, output: Output) -> int:
             " Ctrl-C ends it."
         )
         output.result({"mongo": mongo, "kafka": kafka, "http": http, "data_dir": str(data_dir)})
-        await run_until_signal(running, cap=STOP_CAP)
+        await run_until_signal(running, cap=STOP_CAP, leave=os._exit)
     return 0
 
 
@@ -73,6 +74,6 @@ async def _run(role: Role, settings: Settings, data_dir: Path, output: Output) -
         apps_of(parts, [role]) as apps,
         health_served(parts, apps) as running,
     ):
-        await run_until_signal(running, cap=STOP_CAP)
+        await run_until_signal(running, cap=STOP_CAP, leave=os._exit)
     output.result({"role": role, "ended": "by a signal"})
     return 0

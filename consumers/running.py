@@ -1,7 +1,6 @@
 """A process of consumers from its start to its exit: a signal drains it, a cap ends it."""
 
 import asyncio
-import os
 import signal
 import threading
 from collections.abc import Callable, Collection, Sequence
@@ -39,7 +38,7 @@ async def run_until_signal(
     apps: Sequence[Runnable],
     *,
     cap: timedelta,
-    leave: Callable[[int], object] = os._exit,
+    leave: Callable[[int], object],
 ) -> None:
     """Run apps until SIGTERM or SIGINT, until one of them can't start, or a part of one ends.
 
@@ -48,7 +47,8 @@ async def run_until_signal(
     Args:
         apps: Started together, stopped together.
         cap: How long stopping may take; then the process ends at once, whatever it does.
-        leave: Ends the process.
+        leave: Ends the process at once: `os._exit`. It is called unless the process ends within
+            `cap` after this has returned, so who goes on afterwards must name something milder.
 
     Raises:
         ConfigurationError: Of an app that can't start like this; the others were stopped.

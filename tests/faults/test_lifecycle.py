@@ -34,6 +34,7 @@ from schemas.topics import GROUPS, SNAPSHOT_READY, Stage
 from tests import scripted_endpoint as scripted
 from tests.builders import SAID_AT, snapshot, turn
 from tests.faults.proxy import proxy_to
+from tests.hanging import hanging
 from tests.integration.kafka import committed
 from tests.integration.test_health import Answer, get
 from tests.scripted_endpoint import ScriptedEndpoint
@@ -207,14 +208,11 @@ async def test_kafka_that_hangs_keeps_no_role_from_ending(
         await process.says("started")
         if role == "extraction":
             await is_asking(world, endpoint)
-        os.killpg(kafka.pid or 0, signal.SIGSTOP)
-        try:
+        with hanging(kafka):
             if role == "waker":
                 await leave_open(world)
             ready = await not_ready(port)
             code, seconds = await process.ends()
-        finally:
-            os.killpg(kafka.pid or 0, signal.SIGCONT)
         if role == "extraction":
             await nothing_was_spent(world)
 

@@ -60,7 +60,7 @@ def work(
 async def _work(said: Sequence[Said], *, closes: bool) -> None:
     async with installation(Settings()) as parts, apps_of(parts, ROLES) as apps:
         recording = asyncio.create_task(_record(parts, said, closes=closes))
-        await run_until_signal(apps, cap=timedelta(seconds=30))
+        await run_until_signal(apps, cap=timedelta(seconds=30), leave=os._exit)
         await recording
 
 

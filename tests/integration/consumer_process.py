@@ -5,6 +5,7 @@ It prints a line when it has started, and one for each message that it begins an
 
 import asyncio
 import json
+import os
 import sys
 from datetime import timedelta
 from typing import Any
@@ -44,7 +45,7 @@ async def main(given: dict[str, Any]) -> None:
     )
     if given.get("crashes"):
         arm(CrashPoint.BEFORE_COMMIT)
-    await run_until_signal([app], cap=timedelta(seconds=given["cap_seconds"]))
+    await run_until_signal([app], cap=timedelta(seconds=given["cap_seconds"]), leave=os._exit)
 
 
 def say(word: str, message: IncomingMessage) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import signal
 import sys
 import time
@@ -15,6 +14,7 @@ import pytest
 
 from compose.embedded import embedded_kafka
 from consumers.running import CAP_EXIT_CODE
+from tests.hanging import hanging
 from tests.integration.consuming import (
     Told,
     consuming,
@@ -136,13 +136,12 @@ async def test_a_black_hole_does_not_keep_a_process(tmp_path: Path) -> None:
             cap_seconds=25,
         ) as process:
             await process.says("end 1")
-            os.killpg(kafka.pid or 0, signal.SIGSTOP)
-            await asyncio.sleep(0.5)
-            process.signal(signal.SIGTERM)
-            begun_at = time.monotonic()
-            code = await process.ended()
-            elapsed = time.monotonic() - begun_at
-        os.killpg(kafka.pid or 0, signal.SIGCONT)
+            with hanging(kafka):
+                await asyncio.sleep(0.5)
+                process.signal(signal.SIGTERM)
+                begun_at = time.monotonic()
+                code = await process.ended()
+                elapsed = time.monotonic() - begun_at
 
     assert code == 0
     assert elapsed < 15

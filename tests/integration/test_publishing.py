@@ -1,8 +1,6 @@
 """Publishing is exact, bounded in time whatever the broker does, and recovers by itself."""
 
 import asyncio
-import os
-import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -17,6 +15,7 @@ from pipeline.errors import BrokerUnavailableError
 from pipeline.settings import KafkaSettings
 from producers.publishing import KafkaPublisher
 from schemas.message import OutgoingMessage
+from tests.hanging import go_on, hang
 from tests.integration.kafka import new_topic, records, records_until
 
 SOON = timedelta(milliseconds=500)
@@ -238,7 +237,7 @@ async def lose(kafka: EmbeddedKafka, fault: str) -> None:
     if fault == "dies":
         await kafka.kill()
     else:
-        os.killpg(kafka.pid or 0, signal.SIGSTOP)
+        hang(kafka)
 
 
 async def recover(kafka: EmbeddedKafka, fault: str) -> None:
@@ -246,4 +245,4 @@ async def recover(kafka: EmbeddedKafka, fault: str) -> None:
     if fault == "dies":
         await kafka.start()
     else:
-        os.killpg(kafka.pid or 0, signal.SIGCONT)
+        go_on(kafka)
