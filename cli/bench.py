@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from benchmarks import cpu, extraction, latency, record, soak
+from benchmarks import cpu, extraction, http, latency, record, soak
 from cli.environment import AsJson, configured
 from cli.output import Output
 from cli.running import run
@@ -15,9 +15,10 @@ from cli.system import embedded
 from pipeline.logs import configure_logs
 
 PATIENCE: Final = timedelta(minutes=2)
-Name = Literal["record", "extraction", "cpu", "latency", "soak"]
+Name = Literal["record", "http", "extraction", "cpu", "latency", "soak"]
 _BENCHMARKS: Final[dict[Name, Any]] = {
     "record": record,
+    "http": http,
     "extraction": extraction,
     "cpu": cpu,
     "latency": latency,
@@ -38,6 +39,8 @@ def bench(
     """Measure a figure on embedded services, or on the servers the environment names.
 
     record: a turn as we record it, beside one bare insert of the same document.
+
+    http: a turn over HTTP, beside that insert behind an otherwise empty route.
 
     extraction: snapshots a second, beside the same calls of a model in a bare loop.
 
