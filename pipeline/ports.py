@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from schemas.access import ServiceAccount
 from schemas.assertion import Assertion
 from schemas.breaker import Breaker
 from schemas.extraction import (
@@ -25,8 +26,11 @@ from schemas.guard import Guard
 from schemas.identity import ReadScope, Scope, SessionIdentity
 from schemas.memory import Kind
 from schemas.message import IncomingMessage, OutgoingMessage
+from schemas.operator_action import OperatorAction
+from schemas.project import Revision
 from schemas.record import Record
 from schemas.snapshot import Snapshot
+from schemas.tombstone import Bar
 from schemas.topics import Stage
 from schemas.turn import Turn
 
@@ -286,6 +290,15 @@ class Extractions(Protocol):
         """Fix the outcome, and by part what was set aside; end the claim."""
         ...
 
+    async def blank(
+        self, extraction_id: str, items: Mapping[int, Sequence[SetAside]]
+    ) -> Extraction | None:
+        """Take items, and the summaries beside them, out of the stored answers of parts.
+
+        Idempotent. Returns the extraction as it stands then.
+        """
+        ...
+
     async def release(self, extraction: Extraction) -> None:
         """Give a claim back as if it had not been taken: no crash, no attempt."""
         ...
@@ -402,13 +415,24 @@ class Records(Protocol):
         """Store a fold where `rev` is still `read_rev`, and raise it; false if somebody was faster.
 
         Args:
-            record: Its subject and runs are stored; what else it has belongs to its slot.
+            record: Its key, subject and runs are stored; what else it has belongs to its slot.
             read_rev: What `rev` was before the assertions were read.
             changed: Whether it is to be announced and embedded anew.
             ends_mark: Whether the caller marked the slot and has done what it marked it for. The
                 slot is clean with the last mark ended. Marks so old that their writers must be
                 dead are ended by any fold.
         """
+        ...
+
+    async def bar(self, record_id: str, bar: Bar, *, read_rev: int) -> bool:
+        """Store what its slot may not hold any more where `rev` is still `read_rev`; mark it.
+
+        As a mark does, it raises `rev`: a fold that read before it can't store after it.
+        """
+        ...
+
+    async def bars(self, slots: Sequence[str]) -> dict[str, Bar]:
+        """Return what slots may not hold, of those of which anything was forgotten."""
         ...
 
     async def dirty(self, limit: int) -> list[str]:
@@ -436,6 +460,18 @@ class Records(Protocol):
 
         They are several where the memory was given another reach.
         """
+        ...
+
+
+class Projects(Protocol):
+    """The settings of projects."""
+
+    async def applied(self, project_id: str) -> Revision:
+        """Return the settings that count now, as they were at most a second ago."""
+        ...
+
+    async def revision(self, project_id: str, number: int) -> Revision | None:
+        """Return the settings that were stored as a revision."""
         ...
 
 
@@ -512,4 +548,44 @@ class Step(Protocol):
         Idempotent: a message may come again at any time. An exception means that its fate could
         not be written; the message is then held in place and tried again.
         """
+        ...
+
+
+class Accounts(Protocol):
+    """The service accounts."""
+
+    async def by_id(self, account_id: str) -> ServiceAccount | None:
+        """Return the account of a client id."""
+        ...
+
+    async def by_name(self, name: str) -> ServiceAccount | None:
+        """Return the account that operators call so."""
+        ...
+
+    async def add(self, account: ServiceAccount) -> bool:
+        """Store a new one; return whether its name was free."""
+        ...
+
+    async def swap(self, before: ServiceAccount, after: ServiceAccount) -> bool:
+        """Store an account where the one it was made from still stands; return whether it did."""
+        ...
+
+
+class OperatorActions(Protocol):
+    """The audit trail."""
+
+    async def write(self, action: OperatorAction) -> None:
+        """Store an act, before it is done."""
+        ...
+
+
+class Usage(Protocol):
+    """What each project stored in a day, counted from 1970-01-01."""
+
+    async def of(self, project_id: str, day: int) -> int:
+        """Return what all processes have added for a day."""
+        ...
+
+    async def add(self, project_id: str, day: int, used: int) -> None:
+        """Add to a day. Several commands."""
         ...
