@@ -4,7 +4,8 @@ from typing import Final
 
 from fastapi import FastAPI
 
-from api import errors, health, memories, recall, turns
+from api import errors, health, memories, recall, tokens, turns
+from api.access import Access
 from api.admission import Admission, BodyLimit
 from api.parts import Parts
 
@@ -25,7 +26,10 @@ def application(parts: Parts) -> FastAPI:
     for place, prefix in enumerate(PREFIXES):
         for routes in (turns.router(), recall.router(), memories.router()):
             app.include_router(routes, prefix=prefix, include_in_schema=place < len(PREFIXES) - 1)
+    app.include_router(tokens.router(parts.logins))
     app.include_router(health.router(parts))
+    if parts.gatekeeper is not None:
+        app.add_middleware(Access, gatekeeper=parts.gatekeeper, metrics=parts.metrics)
     app.add_middleware(Admission)
     app.add_middleware(BodyLimit)
     app.add_middleware(errors.Settling)

@@ -4,6 +4,7 @@
 and routes only, since clients take a 404 of the core routes for a wrong address.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
@@ -19,10 +20,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pipeline.errors import (
     ConflictError,
     FilterError,
+    ForbiddenError,
     InvalidInputError,
     Problem,
+    QuotaExceededError,
     RecordingUnavailableError,
+    TooOftenError,
     UnknownMemoryError,
+    UnscopedReadError,
 )
 from pipeline.failures import our_frame
 from pipeline.recording import rule_of
@@ -42,6 +47,9 @@ def register(app: FastAPI) -> None:
     app.add_exception_handler(RecordingUnavailableError, _unavailable)
     app.add_exception_handler(PyMongoError, _unavailable)
     app.add_exception_handler(DocumentTooLarge, _too_large)
+    app.add_exception_handler(ForbiddenError, _forbidden)
+    app.add_exception_handler(UnscopedReadError, _unscoped)
+    app.add_exception_handler(QuotaExceededError, _used_up)
     app.add_exception_handler(HTTPException, _http)
 
 
@@ -57,6 +65,16 @@ def answer(
 def unavailable(error: str) -> JSONResponse:
     """Return the answer that asks to try again soon."""
     return answer(503, "UNAVAILABLE", error, headers=RETRY_AFTER)
+
+
+def too_often(error: TooOftenError, code: str = "RATE_LIMITED") -> JSONResponse:
+    """Return the answer that says when to try again."""
+    return answer(429, code, str(error), headers=retry_after(error))
+
+
+def retry_after(error: TooOftenError) -> dict[str, str]:
+    """Return the header that says so, in whole seconds: never too early."""
+    return {"Retry-After": str(max(1, math.ceil(error.wait_seconds)))}
 
 
 def _problems(problems: tuple[Problem, ...]) -> JSONResponse:
@@ -92,6 +110,22 @@ async def _conflict(_request: Request, error: Exception) -> JSONResponse:
 
 async def _unknown(_request: Request, _error: Exception) -> JSONResponse:
     return answer(404, "MEMORY_NOT_FOUND", "no memory of that id is in the scope of this request")
+
+
+async def _forbidden(request: Request, error: Exception) -> JSONResponse:
+    request.app.state.parts.metrics.request_refused("forbidden")
+    return answer(403, "TENANCY_MISMATCH", str(error))
+
+
+async def _unscoped(_request: Request, error: Exception) -> JSONResponse:
+    return answer(400, "SCOPE_REQUIRED", str(error))
+
+
+async def _used_up(request: Request, error: Exception) -> JSONResponse:
+    if not isinstance(error, QuotaExceededError):
+        raise TypeError("this answers what a quota refused")
+    request.app.state.parts.metrics.request_refused("quota_exceeded")
+    return too_often(error, "QUOTA_EXCEEDED")
 
 
 async def _unavailable(_request: Request, error: Exception) -> JSONResponse:

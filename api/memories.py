@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from api.chunks import entry_of
 from api.naming import Caller, Named, refused
-from api.parts import Call, Called
+from api.parts import Call, Called, Storing
 from pipeline.errors import UnknownMemoryError
 from pipeline.retrieving import Memory, memories_of
 from pipeline.saving import Author, Draft
@@ -30,6 +30,8 @@ Remark = Annotated[str, Field(max_length=1000)]
 Names = Annotated[list[str], Field(max_length=50)]
 Objects = Annotated[list[Metadata], Field(max_length=100)]
 """Objects that can be stored: not too deep, not too large, numbers of 64 bits."""
+_KEPT: Final = (RunState.CURRENT, RunState.ENDED)
+"""A procedure that can be read, and one that was deleted softly."""
 _SCORES: Final = {"citation_score", "llm_confidence_score", "combined_score"}
 """An episode's metadata that holds all three is taken for an older format's and dropped (M-127)."""
 
@@ -138,7 +140,7 @@ class DeleteQuery(Named):
     """How to delete."""
 
     soft: bool = True
-    """It stays in the history and can be read with `include_deleted`."""
+    """A procedure stays in the history and can be read with `include_deleted`."""
 
 
 class DeleteResult(BaseModel):
@@ -160,7 +162,7 @@ def router() -> APIRouter:
 
 def _semantic(routes: APIRouter) -> None:
     @routes.post("/semantic", status_code=201)
-    async def create(body: SemanticBody, call: Called) -> Json:
+    async def create(body: SemanticBody, call: Storing) -> Json:
         """Save a fact; with `upsert` it takes the place of what its label held."""
         content = SemanticContent(attribute=body.label, label=body.label, text=body.text)
         saved = await _save(body, call, Kind.SEMANTIC, content, upsert=body.upsert)
@@ -181,7 +183,7 @@ def _semantic(routes: APIRouter) -> None:
         return entry_of(await _one(memory_id, query, call, Kind.SEMANTIC))
 
     @routes.patch("/semantic/{memory_id}")
-    async def correct(memory_id: str, body: SemanticPatch, call: Called) -> Json:
+    async def correct(memory_id: str, body: SemanticPatch, call: Storing) -> Json:
         """Correct a fact: what it said before stays in its history as wrong."""
         old = await _owned(memory_id, body, call, Kind.SEMANTIC)
         content = old.run.content
@@ -193,13 +195,13 @@ def _semantic(routes: APIRouter) -> None:
     async def delete(
         memory_id: str, query: Annotated[DeleteQuery, Query()], call: Called
     ) -> DeleteResult:
-        """Delete a fact."""
-        return await _delete(memory_id, query, call, Kind.SEMANTIC)
+        """Forget a fact."""
+        return await _forget(memory_id, query, call, Kind.SEMANTIC)
 
 
 def _episodic(routes: APIRouter) -> None:
     @routes.post("/episodic", status_code=201)
-    async def create(body: EpisodicBody, call: Called) -> Json:
+    async def create(body: EpisodicBody, call: Storing) -> Json:
         """Save an episode of a conversation."""
         if body.session_id is None:
             raise refused("session_id", "is required")
@@ -224,13 +226,13 @@ def _episodic(routes: APIRouter) -> None:
     async def delete(
         memory_id: str, query: Annotated[DeleteQuery, Query()], call: Called
     ) -> DeleteResult:
-        """Delete an episode."""
-        return await _delete(memory_id, query, call, Kind.EPISODIC)
+        """Forget an episode."""
+        return await _forget(memory_id, query, call, Kind.EPISODIC)
 
 
 def _taxonomic(routes: APIRouter) -> None:
     @routes.post("/taxonomic", status_code=201)
-    async def create(body: TaxonomicBody, call: Called) -> Json:
+    async def create(body: TaxonomicBody, call: Storing) -> Json:
         """Save what a term means; the whole project reads it unless said otherwise."""
         content = TaxonomicContent(
             domain=body.domain,
@@ -267,13 +269,13 @@ def _taxonomic(routes: APIRouter) -> None:
     async def delete(
         memory_id: str, query: Annotated[DeleteQuery, Query()], call: Called
     ) -> DeleteResult:
-        """Delete what a term means."""
-        return await _delete(memory_id, query, call, Kind.TAXONOMIC)
+        """Forget what a term means."""
+        return await _forget(memory_id, query, call, Kind.TAXONOMIC)
 
 
 def _procedural(routes: APIRouter) -> None:
     @routes.post("/procedural", status_code=201)
-    async def create(body: ProceduralBody, call: Called) -> Json:
+    async def create(body: ProceduralBody, call: Storing) -> Json:
         """Save a procedure. It always makes a new one: a correction is a PATCH."""
         content = _procedure(body.procedure, body.description, body)
         saved = await _save(body, call, Kind.PROCEDURAL, content, fields=_own(body, body.content))
@@ -282,7 +284,7 @@ def _procedural(routes: APIRouter) -> None:
     @routes.get("/procedural")
     async def look_up(query: Annotated[ProceduralQuery, Query()], call: Called) -> Json:
         """List procedures, those of one name if one is given; deleted ones if asked for."""
-        states = (RunState.CURRENT, RunState.ENDED)[: 1 + query.include_deleted]
+        states = _KEPT[: 1 + query.include_deleted]
         found = await _read(query, call, Kind.PROCEDURAL, states=states)
         if query.procedure:
             found = [one for one in found if _name(one) == query.procedure]
@@ -295,11 +297,11 @@ def _procedural(routes: APIRouter) -> None:
         call: Called,
     ) -> Json:
         """Return one procedure."""
-        states = (RunState.CURRENT, RunState.ENDED)[: 1 + query.include_deleted]
+        states = _KEPT[: 1 + query.include_deleted]
         return entry_of(await _one(memory_id, query, call, Kind.PROCEDURAL, states=states))
 
     @routes.patch("/procedural/{memory_id}")
-    async def correct(memory_id: str, body: ProceduralPatch, call: Called) -> Json:
+    async def correct(memory_id: str, body: ProceduralPatch, call: Storing) -> Json:
         """Correct a procedure: how it was before stays in its history as wrong."""
         old = await _owned(memory_id, body, call, Kind.PROCEDURAL)
         held = old.run.content
@@ -313,8 +315,12 @@ def _procedural(routes: APIRouter) -> None:
     async def delete(
         memory_id: str, query: Annotated[DeleteQuery, Query()], call: Called
     ) -> DeleteResult:
-        """Delete a procedure."""
-        return await _delete(memory_id, query, call, Kind.PROCEDURAL)
+        """Delete a procedure: it stays in the history, unless `soft` is false."""
+        if query.soft:
+            memory = await _one(memory_id, query, call, Kind.PROCEDURAL)
+            await call.parts.saver.end(memory, _author(query, call.caller))
+            return DeleteResult(deleted_count=1)
+        return await _forget(memory_id, query, call, Kind.PROCEDURAL, states=_KEPT)
 
 
 def _procedure(
@@ -463,7 +469,13 @@ async def _correct(
     return entry_of(await call.parts.saver.correct(old, draft, _author(body, call.caller)))
 
 
-async def _delete(memory_id: str, query: DeleteQuery, call: Call, kind: Kind) -> DeleteResult:
-    memory = await _one(memory_id, query, call, kind)
-    await call.parts.saver.end(memory, _author(query, call.caller))
+async def _forget(
+    memory_id: str,
+    query: DeleteQuery,
+    call: Call,
+    kind: Kind,
+    *,
+    states: tuple[RunState, ...] = (RunState.CURRENT,),
+) -> DeleteResult:
+    await call.parts.forgetter.forget(await _one(memory_id, query, call, kind, states=states))
     return DeleteResult(deleted_count=1)

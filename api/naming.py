@@ -8,7 +8,8 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 
-from pipeline.errors import InvalidInputError, Problem
+from pipeline.errors import ForbiddenError, InvalidInputError, Problem, UnscopedReadError
+from pipeline.signing_in import Principal
 from schemas.identity import DEFAULT_PROJECT, Name, ReadScope, Scope, Visibility
 
 _DEPRECATED_VISIBILITY = "shared"
@@ -59,6 +60,8 @@ class Caller:
     """Who asks, and the project that the path names."""
 
     path_project: str | None
+    principal: Principal | None = None
+    """Who signed in; none where nobody need."""
     agent_id: str | None = None
     execution_id: str | None = None
 
@@ -66,17 +69,42 @@ class Caller:
         """Return the project of a request.
 
         Raises:
+            ForbiddenError: It is not the one that who asks is pinned to.
             InvalidInputError: It is named twice, and not the same.
         """
+        if self.principal is not None:
+            for sent in (self.path_project, named.project_id):
+                if sent not in (None, self.principal.project_id):
+                    raise ForbiddenError("the project that is named is not the token's")
+            return self.principal.project_id
         if self.path_project and named.project_id not in (None, self.path_project):
             raise refused("project_id", "must be the project of the path, or left out")
         return self.path_project or named.project_id or DEFAULT_PROJECT
 
+    def org(self, named: Named) -> str | None:
+        """Return the organization of a request: that of who asks, where it is pinned to one.
+
+        Raises:
+            ForbiddenError: It is another.
+        """
+        own = self.principal.org_id if self.principal is not None else None
+        if own is not None and named.org_id not in (None, own):
+            raise ForbiddenError("the organization that is named is not the token's")
+        return own or named.org_id
+
     def reads(self, named: Named, *, session_id: str | None = None) -> ReadScope:
-        """Return what a read may see: each field that is given narrows it, none widens it."""
+        """Return what a read may see: each field that is given narrows it, none widens it.
+
+        Raises:
+            ForbiddenError: It is another project's or organization's.
+            UnscopedReadError: Somebody signed in and names neither a user nor a visibility.
+        """
+        project, org = self.project(named), self.org(named)
+        if self.principal is not None and named.user_id is None and named.visibility is None:
+            raise UnscopedReadError("name a user_id or a visibility, or both: a read needs one")
         return ReadScope(
-            project_id=self.project(named),
-            org_id=named.org_id,
+            project_id=project,
+            org_id=org,
             user_id=named.user_id,
             visibility=named.visibility,
             session_id=session_id,
@@ -86,13 +114,15 @@ class Caller:
         """Return where a memory is saved.
 
         Raises:
+            ForbiddenError: It is another project or organization than that of who asks.
             InvalidInputError: Nobody is named as its owner.
         """
+        project, org = self.project(named), self.org(named)
         if named.user_id is None:
             raise refused("user_id", "is required")
         return Scope(
-            project_id=self.project(named),
-            org_id=named.org_id,
+            project_id=project,
+            org_id=org,
             owner=named.user_id,
             visibility=named.visibility or default,
         )

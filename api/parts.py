@@ -1,15 +1,21 @@
 """What every route is handed: the parts of the server, and who asks."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import Depends, Header, Request
+from fastapi import Depends, Header, Request, Response
 
+from api.access import Gatekeeper
 from api.naming import Caller
 from consumers.exporting import PrometheusExporter
+from pipeline.metrics import Metrics
+from pipeline.forgetting import Forgetter
 from pipeline.ports import Records
+from pipeline.quotas import Quota
 from pipeline.saving import Saver
+from pipeline.signing_in import Logins
 from pipeline.stores.turns import MongoTurns
 from producers.recording import Recorder
 
@@ -20,8 +26,14 @@ class Parts:
 
     recorder: Recorder
     saver: Saver
+    forgetter: Forgetter
     records: Records
     turns: MongoTurns
+    logins: Logins
+    gatekeeper: Gatekeeper | None
+    """None where nobody need sign in."""
+    quota: Quota
+    metrics: Metrics
     exporter: PrometheusExporter | None
     ping: Callable[[], Awaitable[None]]
     """Returns if the database answers soon, else raises what its client raises."""
@@ -34,9 +46,10 @@ def asking(
     execution: Annotated[str | None, Header(alias="X-Agent-Engine-Execution-Id")] = None,
     old_execution: Annotated[str | None, Header(alias="X-Agentic-Execution-Id")] = None,
 ) -> Caller:
-    """Return who asks: the project of the path, and the agent and execution of the headers."""
+    """Return who asks: who signed in, the project of the path, agent and execution of headers."""
     return Caller(
         path_project=request.path_params.get("project_id"),
+        principal=getattr(request.state, "principal", None),
         agent_id=_name(agent) or _name(old_agent),
         execution_id=_name(execution) or _name(old_execution),
     )
@@ -60,3 +73,23 @@ def called(request: Request, caller: Annotated[Caller, Depends(asking)]) -> Call
 
 
 Called = Annotated[Call, Depends(called)]
+
+
+async def storing(call: Called, response: Response) -> AsyncGenerator[Call]:
+    """Yield a request that stores something, which counts towards its project's quota.
+
+    Sent again and known (200 for 201), it counts no second time.
+
+    Raises:
+        QuotaExceededError: The project has stored what it may in a day.
+    """
+    principal = call.caller.principal
+    if principal is None:
+        yield call
+        return
+    async with call.parts.quota.one_more(principal.project_id) as counted:
+        yield call
+        counted.is_new = response.status_code != HTTPStatus.OK
+
+
+Storing = Annotated[Call, Depends(storing)]

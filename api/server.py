@@ -1,7 +1,9 @@
 """The HTTP server as a part of a process: started and stopped with the others."""
 
 import asyncio
+import secrets
 import socket
+import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
@@ -14,12 +16,21 @@ import uvicorn
 from pymongo import timeout
 from starlette.types import ASGIApp
 
+from api.access import Gatekeeper, rate_of
 from api.app import application
 from api.parts import Parts
 from consumers.wiring import Installation, recorder
+from pipeline.access import HASHING_PURPOSE, Secrets
+from pipeline.access_tokens import SIGNING_PURPOSE, Tokens
 from pipeline.errors import ConfigurationError
+from pipeline.quotas import Quota
+from pipeline.rates import Buckets
 from pipeline.saving import Saver
 from pipeline.settings import HttpSettings
+from pipeline.signing_in import Authenticator, Logins
+from pipeline.stores.accounts import MongoAccounts
+from pipeline.stores.operator_actions import MongoOperatorActions
+from pipeline.stores.usage import MongoUsage
 
 PING_TIMEOUT: Final = timedelta(seconds=2)
 GRACE: Final = timedelta(seconds=5)
@@ -59,10 +70,11 @@ class HttpApp:
             ConfigurationError: It can't be had, or is open to others while nobody need sign in.
         """
         host, port = self._settings.host, self._settings.port
-        if not _is_loopback(host):
+        if self._settings.auth == "off" and not _is_loopback(host):
             raise ConfigurationError(
-                f"AFTERTURN_HTTP__HOST is {host}, but this server asks nobody to sign in: bind it"
-                " to a loopback address such as 127.0.0.1 and put what signs callers in before it"
+                f"AFTERTURN_HTTP__HOST is {host}, where others may be, but nobody need sign in: set"
+                " AFTERTURN_HTTP__AUTH=on and make accounts with `./afterturn accounts create`, or"
+                " bind it to a loopback address such as 127.0.0.1"
             )
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         # Named as TCP, or asyncio leaves Nagle's delay on: 40 ms for an answer in two packets.
@@ -127,6 +139,13 @@ async def http_app(parts: Installation) -> AsyncGenerator[HttpApp]:
             with timeout(PING_TIMEOUT.total_seconds()):
                 await parts.database.client.admin.command("ping")
 
+        settings = parts.settings
+        quota = Quota(
+            settings.http.project_writes_per_day,
+            usage=MongoUsage(parts.database),
+            server_time=parts.server_time,
+            monotonic=time.monotonic,
+        )
         served = Parts(
             recorder=recording,
             saver=Saver(
@@ -136,15 +155,48 @@ async def http_app(parts: Installation) -> AsyncGenerator[HttpApp]:
                 server_time=parts.server_time,
                 new_name=lambda: uuid4().hex,
             ),
+            forgetter=parts.forgetter,
             records=parts.records,
             turns=parts.turns,
+            logins=_logins(parts),
+            gatekeeper=_gatekeeper(parts) if settings.http.auth == "on" else None,
+            quota=quota,
+            metrics=parts.metrics,
             exporter=parts.exporter,
             ping=ping,
         )
-        settings = parts.settings
-        yield HttpApp(
-            application(served), settings.http, stop_within=settings.mongo.timeout + GRACE
-        )
+        try:
+            yield HttpApp(
+                application(served), settings.http, stop_within=settings.mongo.timeout + GRACE
+            )
+        finally:
+            await quota.close()
+
+
+def _logins(parts: Installation) -> Logins:
+    return Logins(
+        accounts=MongoAccounts(parts.database),
+        actions=MongoOperatorActions(parts.database),
+        secrets=Secrets(parts.ids.derived_key(HASHING_PURPOSE)),
+        tokens=Tokens(parts.ids.derived_key(SIGNING_PURPOSE)),
+        server_time=parts.server_time,
+        monotonic=time.monotonic,
+        random=secrets.token_bytes,
+        metrics=parts.metrics,
+    )
+
+
+def _gatekeeper(parts: Installation) -> Gatekeeper:
+    return Gatekeeper(
+        authenticator=Authenticator(
+            accounts=MongoAccounts(parts.database),
+            tokens=Tokens(parts.ids.derived_key(SIGNING_PURPOSE)),
+            server_time=parts.server_time,
+            monotonic=time.monotonic,
+        ),
+        buckets=Buckets(rate_of(parts.settings.http.requests_per_second)),
+        monotonic=time.monotonic,
+    )
 
 
 def _is_loopback(host: str) -> bool:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 from pydantic import AwareDatetime, BaseModel, Field, JsonValue
 
 from api.naming import Caller, Named
-from api.parts import Called
+from api.parts import Called, Storing
 from schemas.turn import TurnDraft
 
 _NAMELESS: Final = "unnamed"
@@ -52,7 +52,7 @@ def router() -> APIRouter:
     """Return the routes."""
     routes = APIRouter(tags=["turns"])
 
-    async def record(body: TurnBody, call: Called, response: Response) -> TurnResult:
+    async def record(body: TurnBody, call: Storing, response: Response) -> TurnResult:
         """Store a turn, durably, before this is answered. A new turn is 201, a known one 200.
 
         With an `idempotency_key` it may be sent again; the same key with another turn is 409.
@@ -80,7 +80,7 @@ def _identity(body: Named, caller: Caller) -> dict[str, object]:
         "project_id": caller.project(body),
         "user_id": body.user_id,
         "session_id": body.session_id,
-        "org_id": body.org_id,
+        "org_id": caller.org(body),
         "agent_id": body.agent_id or caller.agent_id,
     }
     return {name: value for name, value in named.items() if value is not None}

@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "up": ("serving", "Run the whole system on embedded services until it is interrupted."),
     "run": ("serving", "Run one process of a real deployment until it is told to end."),
     "import": ("importing", "Record a transcript; again, it adds what is new."),
+    "accounts": ("accounts", "Who may sign in at the memory server."),
     "memory": ("configuring", "The settings of projects: store, apply, show."),
     "topics": ("checking", "The Kafka topics."),
     "indexes": ("checking", "The MongoDB indexes."),

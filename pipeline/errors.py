@@ -11,6 +11,12 @@ AfterturnError
 ├─ MessageError             an event that can't be read, now or ever
 ├─ AnswerError              a model's answer that can't be used
 ├─ MissingDocumentError     a document that should be there is not readable (yet)
+├─ UnauthenticatedError     who asks has not shown who it is; the message says what to do
+├─ ForbiddenError           who asks may not do that, or not there
+├─ UnscopedReadError        a read names neither a user nor a visibility
+├─ TooOftenError            too many in a span of time; it says how long to wait
+│  └─ QuotaExceededError    a project has stored what it may store in a day
+├─ AccountError             what can't be done with a service account; it says what can
 ├─ PartEndedError           a part of the process ended that must last as long as it
 └─ ConfigurationError       the process must not start like this
 """
@@ -99,6 +105,34 @@ class AnswerError(AfterturnError):
 
 class MissingDocumentError(AfterturnError):
     """A document that a message names is not readable."""
+
+
+class UnauthenticatedError(AfterturnError):
+    """Who asks has not shown who it is; the message holds nothing of what was sent."""
+
+
+class ForbiddenError(AfterturnError):
+    """Who asks is known and may not do that, or not in that project or organization."""
+
+
+class UnscopedReadError(AfterturnError):
+    """A read that names neither a user nor a visibility would reach across both."""
+
+
+class TooOftenError(AfterturnError):
+    """It was one too many."""
+
+    def __init__(self, message: str, wait_seconds: float) -> None:
+        self.wait_seconds = wait_seconds
+        super().__init__(message)
+
+
+class QuotaExceededError(TooOftenError):
+    """A project has stored what it may store in a day."""
+
+
+class AccountError(AfterturnError):
+    """What was asked of a service account can't be done; the message says what can."""
 
 
 class PartEndedError(AfterturnError):

@@ -33,6 +33,10 @@ class OpaqueIds:
             digest.update(encoded)
         return f"{prefix}_{digest.hexdigest()[:32]}"
 
+    def derived_key(self, purpose: str) -> bytes:
+        """Return a key for a purpose of its own: none tells another, nor the installation's."""
+        return hmac.new(self._key, b"key for " + purpose.encode(), hashlib.sha256).digest()
+
     def session(self, identity: SessionIdentity, incarnation: int) -> str:
         """Return the key of a session: project, user, session id and incarnation."""
         return self._hash(

@@ -24,12 +24,16 @@ SweepName = Literal[
     "unsent_letters",
     "dirty_slots",
     "unannounced_records",
+    "forgettings",
 ]
 Provider = Literal["openai", "openai_compatible", "anthropic", "gemini"]
 CallOutcome = Literal["answered", "reask", "cut_off"] | FailureClass
 """`reask`: invalid, and asked for again at once; `cut_off`: nobody waited for its end."""
 Unkept = Literal["reask", "unusable", "cut_off", "superseded"]
 """Why an answer that may have been paid for was not kept."""
+LoginResult = Literal["granted", "refused", "limited"]
+Refusal = Literal["unauthenticated", "forbidden", "rate_limited", "quota_exceeded"]
+"""Why a request got no further than signing in, or than what its project may store."""
 BreakerState = Literal["closed", "open", "trying"]
 GuardState = Literal["passing", "holding"]
 
@@ -37,6 +41,8 @@ _SUPPRESSED: Final[tuple[Suppressed, ...]] = get_args(Suppressed)
 _SWEEPS: Final[tuple[SweepName, ...]] = get_args(SweepName)
 _PROVIDERS: Final[tuple[Provider, ...]] = get_args(Provider)
 _UNKEPT: Final[tuple[Unkept, ...]] = get_args(Unkept)
+_LOGIN_RESULTS: Final[tuple[LoginResult, ...]] = get_args(LoginResult)
+_REFUSALS: Final[tuple[Refusal, ...]] = get_args(Refusal)
 _BREAKER_STATES: Final[tuple[BreakerState, ...]] = get_args(BreakerState)
 _GUARD_STATES: Final[tuple[GuardState, ...]] = get_args(GuardState)
 _CLASSES: Final = tuple(each.value for each in FailureClass)
@@ -158,6 +164,18 @@ GUARDS: Final = Metric(
     meaning="Guards against masses of letters by their state.",
     labels={"state": _GUARD_STATES},
 )
+LOGINS: Final = Metric(
+    name="afterturn_logins_total",
+    kind="counter",
+    meaning="Attempts to get a token for a client secret; `limited`: there were too many.",
+    labels={"result": _LOGIN_RESULTS},
+)
+REQUESTS_REFUSED: Final = Metric(
+    name="afterturn_requests_refused_total",
+    kind="counter",
+    meaning="Requests of agents that were refused for who asked, where, or how often.",
+    labels={"reason": _REFUSALS},
+)
 
 METRICS: Final[tuple[Metric, ...]] = (
     EXTRACTIONS_SETTLED,
@@ -177,6 +195,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     MEASURED_AT,
     BREAKERS,
     GUARDS,
+    LOGINS,
+    REQUESTS_REFUSED,
 )
 
 
@@ -282,6 +302,14 @@ class Metrics:
         self.answer_unkept(
             "superseded", prompt=reply.prompt_tokens, completion=reply.completion_tokens
         )
+
+    def login(self, result: LoginResult) -> None:
+        """Count an attempt to get a token."""
+        self._add(LOGINS, result=result)
+
+    def request_refused(self, reason: Refusal) -> None:
+        """Count a request that was refused for who asked, where, or how often."""
+        self._add(REQUESTS_REFUSED, reason=reason)
 
     def backlog(self, found: Backlog) -> None:
         """Say what waits in MongoDB."""

@@ -142,9 +142,16 @@ class HttpSettings(_Group):
     """Where agents reach the memory server."""
 
     host: str = "127.0.0.1"
-    """Nobody need sign in, so it must be a loopback address."""
+    """While `auth` is off it must be a loopback address."""
     port: int = Field(default=8080, ge=0, le=65535)
     """0: a free one, which the log names."""
+    auth: Literal["off", "on"] = "off"
+    """`on`: every request needs a token, which service accounts get; see docs/http.md."""
+    requests_per_second: float = Field(default=100.0, ge=0.1, le=100_000)
+    """Of one token at one process; twice as many may come at once. With `auth` on."""
+    project_writes_per_day: int | None = Field(default=None, ge=1)
+    """Turns and memories that a project may store between two midnights UTC; none: any number. With
+    `auth` on."""
 
 
 class Settings(BaseSettings):

@@ -51,9 +51,17 @@ INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
         IndexModel([("dirty", ASCENDING)], name="dirty", sparse=True),
         IndexModel([("unannounced", ASCENDING)], name="unannounced", sparse=True),
     ),
+    "tombstones": (
+        IndexModel([("due_ms", ASCENDING)], name="due", sparse=True),
+        IndexModel([("slot", ASCENDING)], name="slot"),
+    ),
     "letters": (
         IndexModel([("state", ASCENDING), ("created_at", ASCENDING)], name="state_created"),
         IndexModel([("unsent", ASCENDING)], name="unsent", sparse=True),
+    ),
+    "service_accounts": (IndexModel([("name", ASCENDING)], name="name", unique=True),),
+    "operator_actions": (
+        IndexModel([("target", ASCENDING), ("at", ASCENDING)], name="target_at"),
     ),
 }
 """By collection. `open`, `dirty`, `unannounced`, `unsent*` and `wake_at_ms` exist only while they

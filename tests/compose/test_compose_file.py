@@ -58,13 +58,20 @@ def test_every_process_runs_after_the_setup_and_is_watched() -> None:
     commands = [service.get("command", []) for service in found.values()]
     roles = {command[1] for command in commands if command[:1] == ["run"]}
 
-    # Nobody signs in yet, so `http` serves its own machine only: in a container that is nobody.
-    assert roles == set(get_args(Role)) - {"http"}
+    assert roles == set(get_args(Role))
     for name, service in found.items():
         if name in roles:
             assert service["depends_on"]["setup"]["condition"].endswith("successfully")
             assert "/live" in str(service["healthcheck"]["test"])
             assert int(service["stop_grace_period"].removesuffix("s")) > STOP_CAP.total_seconds()
+
+
+def test_whoever_reaches_its_memory_server_must_sign_in() -> None:
+    """In a container it is bound to every address, which is refused without."""
+    service = services()["http"]
+
+    assert service["environment"]["AFTERTURN_HTTP__AUTH"] == "on"
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
 
 
 def test_its_variables_are_settings() -> None:
