@@ -11,6 +11,7 @@ from uuid import uuid4
 from consumers.exporting import PrometheusExporter
 from consumers.isolation import Isolation, SeparableStep
 from consumers.room import Room
+from pipeline.blanking import Blanker
 from pipeline.breaking import Cooldowns
 from pipeline.clock import SystemClock
 from pipeline.cutting import Cutter, SnapshotStep
@@ -18,6 +19,7 @@ from pipeline.dead_letters import DeadLetters
 from pipeline.extracting import ExtractionStep
 from pipeline.failed_attempts import FailedAttempts
 from pipeline.fates import Fates
+from pipeline.forgetting import Forgetter
 from pipeline.gating import Gate
 from pipeline.ids import OpaqueIds
 from pipeline.metrics import NO_METRICS, Metrics
@@ -38,6 +40,7 @@ from pipeline.stores.records import MongoRecords
 from pipeline.stores.sessions import MongoSessions
 from pipeline.stores.snapshots import MongoSnapshots
 from pipeline.stores.switches import MongoBreakers, MongoGuards
+from pipeline.stores.tombstones import MongoTombstones
 from pipeline.stores.turns import MongoTurns
 from producers.publishing import KafkaPublisher
 from producers.recording import Recorder
@@ -69,6 +72,7 @@ class Installation:
     letters: MongoLetters
     dead_letters: DeadLetters
     folder: Folder
+    forgetter: Forgetter
     fates: Fates
     metrics: Metrics
     exporter: PrometheusExporter | None
@@ -110,6 +114,8 @@ async def wire(
     extractions = MongoExtractions(database)
     assertions = MongoAssertions(database)
     records = MongoRecords(database, grace=MARK_GRACE * settings.mongo.timeout)
+    turns = MongoTurns(database)
+    folder = Folder(assertions, records, publisher, clock, metrics)
     dead_letters = DeadLetters(
         letters=letters, publisher=publisher, ids=ids, clock=clock, metrics=metrics
     )
@@ -121,14 +127,27 @@ async def wire(
         server_time=server_time,
         publisher=publisher,
         sessions=MongoSessions(database, ids),
-        turns=MongoTurns(database),
+        turns=turns,
         snapshots=snapshots,
         extractions=extractions,
         assertions=assertions,
         records=records,
         letters=letters,
         dead_letters=dead_letters,
-        folder=Folder(assertions, records, publisher, clock, metrics),
+        folder=folder,
+        forgetter=Forgetter(
+            tombstones=MongoTombstones(database),
+            records=records,
+            assertions=assertions,
+            answers=Blanker(
+                extractions=extractions, snapshots=snapshots, turns=turns, folder=folder, ids=ids
+            ),
+            folder=folder,
+            server_time=server_time,
+            new_name=lambda: uuid4().hex,
+            lease=settings.extraction.lease,
+            metrics=metrics,
+        ),
         fates=Fates(
             extractions=extractions,
             snapshots=snapshots,
@@ -202,6 +221,7 @@ def waker(parts: Installation) -> Waker:
                 name="unannounced_records",
                 run=lambda: parts.folder.sweep_unannounced(SWEEP_LIMIT),
             ),
+            Sweep(name="forgettings", run=lambda: parts.forgetter.sweep(SWEEP_LIMIT)),
         ],
         interval=settings.waker.interval,
     )

@@ -1,4 +1,4 @@
-"""The laws I1 to I3, checked on a live system.
+"""The laws I1 to I3 and I8, checked on a live system.
 
 What is in motion may look broken for a moment, so a finding counts as a violation only if it is
 still there, word for word, each time it is looked at again.
@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from pipeline.asserting import said_in
+from pipeline.barring import is_barred, standing
 from pipeline.folding import fold
 from pipeline.ids import OpaqueIds
 from pipeline.judging import judge_answers
@@ -18,6 +20,7 @@ from schemas.assertion import Assertion
 from schemas.extraction import Extraction, Outcome
 from schemas.record import Record
 from schemas.snapshot import Snapshot
+from schemas.tombstone import Bar
 from schemas.turn import Turn
 
 PENDING: Final = "pending"
@@ -89,6 +92,14 @@ class AuditReads(Protocol):
 
     async def slot(self, slot: str) -> tuple[Record | None, list[Assertion]]:
         """Return its record and its assertions."""
+        ...
+
+    async def bars(self, slots: Sequence[str]) -> dict[str, Bar]:
+        """Return what slots may not hold, of those of which anything was forgotten."""
+        ...
+
+    async def is_forgetting(self, slot: str) -> bool:
+        """Return whether something of a slot is being forgotten and may not be removed yet."""
         ...
 
 
@@ -168,14 +179,15 @@ class Audit:
     ) -> set[Violation]:
         """I3: the assertions of a settled run are just those its stored answers give."""
         turns = await self._reads.turns(snapshot.session, snapshot.first_seq, snapshot.last_seq)
-        due = {
-            assertion.assertion_id: assertion
-            for judgement in judge_answers(extraction, snapshot, turns, self._ids).values()
-            for assertion in judgement.assertions
-        }
+        written = await self._reads.assertions_of(extraction.extraction_id)
+        judged = said_in(judge_answers(extraction, snapshot, turns, self._ids))
+        # What is forgotten is looked for by slot, and neither due nor missing here.
+        bars = await self._reads.bars(sorted({one.slot for one in (*written, *judged)}))
+        if bars:
+            judged = said_in(judge_answers(extraction, snapshot, turns, self._ids, bars))
+        due = {one.assertion_id: one for one in judged}
         stored = {
-            assertion.assertion_id: assertion
-            for assertion in await self._reads.assertions_of(extraction.extraction_id)
+            one.assertion_id: one for one in written if not is_barred(bars.get(one.slot), one)
         }
         findings: set[str] = set()
         findings |= {f"assertion missing: {one}" for one in due.keys() - stored.keys()}
@@ -191,15 +203,19 @@ class Audit:
         }
 
     async def _slot_findings(self, slot: str) -> set[Violation]:
-        """I3: a record is the fold of its assertions."""
+        """I3: a record is the fold of its assertions. I8: nothing is left of what was forgotten."""
         record, assertions = await self._reads.slot(slot)
         if record is None:
-            findings = ["assertions without a record"]
-        elif record.runs != fold(slot_of(record), assertions):
-            findings = [f"record differs from the fold of its assertions since rev {record.rev}"]
-        else:
-            findings = []
-        return {Violation(law="I3", where=slot, finding=finding) for finding in findings}
+            return {Violation(law="I3", where=slot, finding="assertions without a record")}
+        found: set[Violation] = set()
+        held = standing(record.bar, assertions)
+        if record.runs != fold(slot_of(record), held):
+            finding = f"record differs from the fold of its assertions since rev {record.rev}"
+            found.add(Violation(law="I3", where=slot, finding=finding))
+        if len(held) < len(assertions) and not await self._reads.is_forgetting(slot):
+            finding = f"forgotten assertions are there: {len(assertions) - len(held)}"
+            found.add(Violation(law="I8", where=slot, finding=finding))
+        return found
 
 
 def cut_of(view: SessionView) -> int:

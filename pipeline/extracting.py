@@ -6,13 +6,16 @@ extraction once more changes nothing.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 from weakref import WeakValueDictionary
 
 import structlog
 
+from pipeline.asserting import assert_run
+from pipeline.barring import Bars
+from pipeline.blanking import forgotten_in
 from pipeline.crash_loops import CRASHES, SUSPECT_CLAIMS, SuspectError
 from pipeline.crash_points import CrashPoint, reached
 from pipeline.dead_letters import DeadLetters
@@ -22,7 +25,7 @@ from pipeline.failures import is_infrastructure
 from pipeline.fates import ClaimLostError, Context, Fates
 from pipeline.gating import Gate, HeldError
 from pipeline.ids import OpaqueIds
-from pipeline.judging import judge_answers
+from pipeline.judging import Judgement, judge_answers
 from pipeline.messages import EVENT_ID_HEADER, decode
 from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.offloading import apart
@@ -48,7 +51,7 @@ from pipeline.refolding import Folder
 from pipeline.settings import ExtractionSettings
 from pipeline.settling import Claimed, Settler
 from schemas.event import SnapshotReady, SnapshotReadyData
-from schemas.extraction import Extraction, Outcome, PartState, Reply
+from schemas.extraction import Extraction, Outcome, PartState, Reply, SetAside
 from schemas.failure import FailureClass
 from schemas.message import TICKET_HEADER, IncomingMessage
 from schemas.snapshot import Snapshot
@@ -365,13 +368,15 @@ class ExtractionStep:
     async def _conclude(self, claimed: Claimed, snapshot: Snapshot, turns: Sequence[Turn]) -> None:
         """E7 to E9: judge the items, fold what is accepted, settle."""
         extraction = claimed.extraction
-        judgements = await apart(
-            turns, lambda: judge_answers(extraction, snapshot, turns, self._ids)
-        )
-        assertions = [item for judgement in judgements.values() for item in judgement.assertions]
+
+        async def judge(bars: Bars) -> dict[int, Judgement]:
+            return await apart(
+                turns, lambda: judge_answers(extraction, snapshot, turns, self._ids, bars)
+            )
+
         if any(part.reply and part.state is PartState.DEAD for part in extraction.parts):
             await self._folder.remove_run(extraction.extraction_id)
-        records = await self._folder.assert_all(assertions)
+        asserted = await assert_run(self._folder, extraction.extraction_id, judge)
         current = await self._snapshots.get(snapshot.snapshot_id)
         if current is None or current.active_run != extraction.run:
             await self._folder.remove_run(extraction.extraction_id)
@@ -379,11 +384,24 @@ class ExtractionStep:
             return
         outcome = outcome_of(
             extraction,
-            accepted=len(assertions),
-            set_aside=sum(len(judgement.set_aside) for judgement in judgements.values()),
+            accepted=len(asserted.assertions),
+            set_aside=sum(len(judged.set_aside) for judged in asserted.judgements.values()),
         )
-        await self._settler.settle(claimed, outcome, judgements)
-        await self._folder.announce(records)
+        await self._blank(claimed, forgotten_in(asserted.judgements))
+        await self._settler.settle(claimed, outcome, asserted.judgements)
+        await self._folder.announce(asserted.records)
+
+    async def _blank(
+        self, claimed: Claimed, forgotten: Mapping[int, Sequence[SetAside]]
+    ) -> None:
+        """Keep no words in an answer of which nothing may be made any more."""
+        if not forgotten:
+            return
+        extraction_id = claimed.extraction.extraction_id
+        blanked = await self._extractions.blank(extraction_id, forgotten)
+        reached(CrashPoint.ANSWER_BLANKED)
+        if blanked is not None:
+            claimed.extraction = claimed.extraction.model_copy(update={"parts": blanked.parts})
 
 
 def _ready(message: IncomingMessage) -> SnapshotReadyData:

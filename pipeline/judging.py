@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
+from pipeline.barring import Bars, is_barred
 from pipeline.dates import moment_of
 from pipeline.ids import OpaqueIds
 from pipeline.planning import turns_of
@@ -20,7 +21,7 @@ from pipeline.recalled import without_recalled
 from pipeline.redaction import MARK, NO_SECRETS, KnownSecrets, redact
 from pipeline.slots import content_key, slot_key
 from schemas.assertion import Assertion, Evidence, SourcePosition
-from schemas.extraction import Extraction, PartState, Reply, SetAside
+from schemas.extraction import BLANK, FORGOTTEN, Extraction, PartState, Reply, SetAside
 from schemas.identity import Scope, Visibility
 from schemas.memory import CONTENT_TYPES, ITEM_TYPES, Content, Item, Kind
 from schemas.snapshot import Snapshot
@@ -48,6 +49,8 @@ class SetAsideReason(StrEnum):
     """Quotes what memory itself had told the agent."""
     DELIMITER = "delimiter"
     """Holds what encloses memories when they are read back."""
+    FORGOTTEN = FORGOTTEN
+    """Its slot may not hold it any more, or it was blanked for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +70,16 @@ _QUOTABLE: Final[dict[Kind, frozenset[Role]]] = {
 }
 """Whose turns an item of a kind may quote. Each rests on a turn of the user's besides."""
 
+NO_BARS: Final[Bars] = {}
 _USER: Final = frozenset({"user", "the user", "me", "i", "myself", "speaker"})
 
 
 def judge_answers(
-    extraction: Extraction, snapshot: Snapshot, turns: Sequence[Turn], ids: OpaqueIds
+    extraction: Extraction,
+    snapshot: Snapshot,
+    turns: Sequence[Turn],
+    ids: OpaqueIds,
+    bars: Bars = NO_BARS,
 ) -> dict[int, Judgement]:
     """Return the judgement of each answered part of a run, by the part's number. Pure.
 
@@ -80,6 +88,7 @@ def judge_answers(
         snapshot: What it is a run of.
         turns: At least those of its parts that are still there.
         ids: Makes the ids of slots and assertions.
+        bars: What their slots may not hold any more.
     """
     return {
         index: judge(
@@ -91,6 +100,7 @@ def judge_answers(
             extraction_id=extraction.extraction_id,
             version=part.version,
             ids=ids,
+            bars=bars,
         )
         for index, part in enumerate(extraction.parts)
         if part.reply is not None and part.state is PartState.ANSWERED
@@ -107,6 +117,7 @@ def judge(
     extraction_id: str,
     version: str | None,
     ids: OpaqueIds,
+    bars: Bars = NO_BARS,
 ) -> Judgement:
     """Return the judgement of one part's stored answer. Pure.
 
@@ -119,6 +130,7 @@ def judge(
         extraction_id: The run it belongs to.
         version: The extractor's version.
         ids: Makes the ids of slots and assertions.
+        bars: What their slots may not hold any more.
     """
     run = int(extraction_id.rpartition(":")[2])
     bench = _Bench(
@@ -144,6 +156,8 @@ def judge(
     seen: set[tuple[object, ...]] = set()
     for place, (kind, index, raw) in enumerate(_items(reply.answer)):
         judged = bench.judge(kind, index, place, raw)
+        if isinstance(judged, Assertion) and is_barred(bars.get(judged.slot), judged):
+            judged = SetAsideReason.FORGOTTEN
         if isinstance(judged, Assertion):
             says = (judged.slot, judged.relation, judged.holds_now, content_key(judged.content))
             if says not in seen:
@@ -182,6 +196,8 @@ class _Bench:
 
     def judge(self, kind: Kind, index: int, place: int, raw: object) -> Assertion | SetAsideReason:
         """Return the assertion that an item makes, or why it makes none."""
+        if raw == BLANK:
+            return SetAsideReason.FORGOTTEN
         if kind not in self.kinds:
             return SetAsideReason.NOT_ASKED_FOR
         item = _parsed(kind, raw)

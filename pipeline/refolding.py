@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import structlog
 
+from pipeline.barring import Bars, bar_after, standing
 from pipeline.crash_points import CrashPoint, reached
 from pipeline.errors import BrokerUnavailableError
 from pipeline.folding import fold, in_source_order
@@ -23,6 +24,7 @@ from pipeline.sweeping import mend_each
 from schemas.assertion import Assertion
 from schemas.event import RecordChanged, RecordChangedData, event_id
 from schemas.record import Record
+from schemas.tombstone import Tombstone
 from schemas.topics import RECORD_CHANGED
 
 log = structlog.get_logger()
@@ -60,9 +62,42 @@ class Folder:
         reached(CrashPoint.ASSERTIONS_WRITTEN)
         return await self._fold_marked(slots)
 
-    async def remove_run(self, extraction_id: str) -> list[Record]:
-        """Remove the assertions of an extraction; return the records that changed by it."""
-        assertions = await self._assertions.of_extraction(extraction_id)
+    async def remove_run(
+        self, extraction_id: str, *, but: Sequence[Assertion] = ()
+    ) -> list[Record]:
+        """Remove the assertions of an extraction; return the records that changed by it.
+
+        Those of `but` stay where they are.
+        """
+        kept = {assertion.assertion_id for assertion in but}
+        written = await self._assertions.of_extraction(extraction_id)
+        return await self.remove([one for one in written if one.assertion_id not in kept])
+
+    async def bars(self, assertions: Sequence[Assertion]) -> Bars:
+        """Return what the slots of assertions may not hold any more."""
+        return await self._records.bars(sorted({assertion.slot for assertion in assertions}))
+
+    async def bar(self, tombstone: Tombstone) -> list[Record]:
+        """Let a slot hold nothing any more that is forgotten; return the record if that changed it.
+
+        What stays is decided on the very revision that is barred: who saved something beside it,
+        and was told so, either is spared or comes later.
+        """
+        while True:
+            record = await self._records.get(tombstone.slot)
+            if record is None:
+                return []
+            slot = slot_of(record)
+            assertions = await self._assertions.of_slot(tombstone.slot)
+            bar = bar_after(tombstone, slot, record.bar, assertions)
+            is_barred_now = await self._records.bar(tombstone.slot, bar, read_rev=record.rev)
+            reached(CrashPoint.SLOT_BARRED)
+            if is_barred_now:
+                return await self._fold_marked([slot])
+            await asyncio.sleep(0)
+
+    async def remove(self, assertions: Sequence[Assertion]) -> list[Record]:
+        """Remove assertions; return the records that changed by it."""
         slots = slots_of(assertions)
         if not slots:
             return []
@@ -122,7 +157,8 @@ class Folder:
             record = await self._records.get(slot)
             if record is None:
                 return None
-            assertions = in_source_order(await self._assertions.of_slot(slot))
+            found = await self._assertions.of_slot(slot)
+            assertions = standing(record.bar, in_source_order(found))
             folded = _folded(record, assertions)
             changed = folded.runs != record.runs
             stored = await self._records.store(
@@ -145,12 +181,15 @@ class Folder:
 def _folded(record: Record, assertions: Sequence[Assertion]) -> Record:
     """Return a record as its assertions, in source order, make it: the next revision.
 
-    The subject is written as the first of them writes it; slots compare it normalized.
+    The subject is written as the first of them writes it; slots compare it normalized. A shell
+    whose content was forgotten keeps neither that nor the key.
     """
+    runs = fold(slot_of(record), assertions)
+    key, subject = record.key, record.subject
+    if assertions:
+        key, subject = assertions[0].key, assertions[0].subject
+    if record.bar is not None and not runs:
+        key, subject = "", ""
     return record.model_copy(
-        update={
-            "subject": assertions[0].subject if assertions else record.subject,
-            "runs": fold(slot_of(record), assertions),
-            "rev": record.rev + 1,
-        }
+        update={"key": key, "subject": subject, "runs": runs, "rev": record.rev + 1}
     )

@@ -11,13 +11,14 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from pipeline.barring import is_barred
 from pipeline.errors import UnknownMemoryError
 from pipeline.ids import OpaqueIds
 from pipeline.ports import Records, ServerTime
 from pipeline.refolding import Folder
 from pipeline.retrieving import Memory, memories_of
 from pipeline.slots import slot_key
-from schemas.assertion import Assertion, DirectSave, SourcePosition
+from schemas.assertion import Assertion, DirectSave, RestsOn, SourcePosition
 from schemas.identity import ReadScope, Scope
 from schemas.memory import Content, Kind, Relation
 from schemas.record import Record, RunState
@@ -80,21 +81,25 @@ class Saver:
         Raises:
             pymongo.errors.PyMongoError: It may not be saved.
         """
-        name = self._ids.direct_save(self._new_name())
-        slot, key = self._slot(draft, name)
-        before = await self._records.get(slot)
-        current = [] if before is None else memories_of([before])
-        memory_id = current[0].memory_id if upsert and len(current) == 1 else name
-        saved = self._assertion(
-            draft,
-            author,
-            name=name,
-            key=key,
-            memory_id=memory_id,
-            relation=Relation.REPLACES if upsert else Relation.ADDS,
-            at=await self._moment(before),
-        )
-        return await self._asserted(saved)
+        while True:
+            name = self._ids.direct_save(self._new_name())
+            slot, key = self._slot(draft, name)
+            before = await self._records.get(slot)
+            current = [] if before is None else memories_of([before])
+            memory_id = current[0].memory_id if upsert and len(current) == 1 else name
+            saved = self._assertion(
+                draft,
+                author,
+                name=name,
+                key=key,
+                memory_id=memory_id,
+                relation=Relation.REPLACES if upsert else Relation.ADDS,
+                at=await self._moment(before),
+            )
+            memory = await self._asserted(saved)
+            if memory is not None:
+                return memory
+            # Something of the slot was forgotten at the same moment: this is said after that.
 
     async def find(
         self, memory_id: str, scope: ReadScope, states: tuple[RunState, ...] = (RunState.CURRENT,)
@@ -116,36 +121,47 @@ class Saver:
         A draft of another scope or slot ends the memory there and begins it here.
 
         Raises:
+            UnknownMemoryError: It was forgotten meanwhile.
             pymongo.errors.PyMongoError: It may not be corrected, or half: then do it again.
         """
-        name = self._ids.direct_save(self._new_name())
-        slot, key = self._slot(draft, name, memory)
-        is_moved = slot != memory.record.record_id
-        at = await self._moment(memory.record, await self._records.get(slot) if is_moved else None)
-        saved = self._assertion(
-            draft,
-            author,
-            name=name,
-            key=key,
-            memory_id=memory.memory_id,
-            relation=Relation.CORRECTS,
-            target=memory.memory_id,
-            at=at,
-        )
-        result = await self._asserted(saved)
-        if is_moved:
-            await self._end(memory, author, at)
+        while True:
+            name = self._ids.direct_save(self._new_name())
+            slot, key = self._slot(draft, name, memory)
+            is_moved = slot != memory.record.record_id
+            there = await self._records.get(slot)
+            at = await self._moment(memory.record, there)
+            saved = self._assertion(
+                draft,
+                author,
+                name=name,
+                key=key,
+                memory_id=memory.memory_id,
+                relation=Relation.CORRECTS,
+                target=memory.memory_id,
+                at=at,
+                rests_on=None if is_moved else _last_of(memory),
+            )
+            result = await self._asserted(saved)
+            if result is not None:
+                break
+            await self._still_there(memory)
+        if is_moved and not await self._end(memory, author, at):
+            await self._folder.remove([saved])
+            raise UnknownMemoryError(memory.memory_id)
         return result
 
     async def end(self, memory: Memory, author: Author) -> None:
         """End a memory: it is no longer read, and stays in its history. Idempotent.
+
+        One that is forgotten meanwhile is ended by that.
 
         Raises:
             pymongo.errors.PyMongoError: It may not be ended.
         """
         await self._end(memory, author, await self._moment(memory.record))
 
-    async def _end(self, memory: Memory, author: Author, at: datetime) -> None:
+    async def _end(self, memory: Memory, author: Author, at: datetime) -> bool:
+        """End it; false if it was forgotten meanwhile."""
         record, run = memory.record, memory.run
         draft = Draft(
             scope=record.scope,
@@ -163,17 +179,35 @@ class Saver:
             relation=Relation.ENDED,
             target=memory.memory_id,
             at=at,
+            rests_on=_last_of(memory),
         )
-        await self._folder.assert_all([ended])
+        return await self._stands(ended) is not None
 
-    async def _asserted(self, assertion: Assertion) -> Memory:
-        await self._folder.assert_all([assertion])
-        record = await self._records.get(assertion.slot)
-        runs = [] if record is None else memories_of([record], tuple(RunState))
-        for memory in runs:
+    async def _still_there(self, memory: Memory) -> None:
+        """Raise where what a memory said when it was found is in its record no more."""
+        record = await self._records.get(memory.record.record_id)
+        held = () if record is None else record.runs
+        if all(memory.run.assertions[-1] not in run.assertions for run in held):
+            raise UnknownMemoryError(memory.memory_id)
+
+    async def _asserted(self, assertion: Assertion) -> Memory | None:
+        """Assert it and return it as it reads; none if its slot may not hold it."""
+        record = await self._stands(assertion)
+        if record is None:
+            return None
+        for memory in memories_of([record], tuple(RunState)):
             if assertion.assertion_id in memory.run.assertions:
                 return memory
         raise UnknownMemoryError(assertion.assertion_id)
+
+    async def _stands(self, assertion: Assertion) -> Record | None:
+        """Assert it and return its record; none, with nothing left of it, if that may not hold it."""
+        await self._folder.assert_all([assertion])
+        record = await self._records.get(assertion.slot)
+        if record is None or is_barred(record.bar, assertion):
+            await self._folder.remove([assertion])
+            return None
+        return record
 
     def _slot(self, draft: Draft, name: str, memory: Memory | None = None) -> tuple[str, str]:
         """Return id and key of a draft's slot; each episode that is saved is one of its own."""
@@ -186,13 +220,14 @@ class Saver:
         return self._ids.slot(draft.scope, draft.kind, key), key
 
     async def _moment(self, *records: Record | None) -> datetime:
-        """Return the server's time, or just after all that the records hold."""
+        """Return the server's time, or just after all that the records hold and may not hold."""
         now = datetime.fromtimestamp(await self._server_time.now_ms() / 1000, UTC)
         held = [run.last_at for record in records if record for run in record.runs]
         closed = [
             run.closed_at for record in records if record for run in record.runs if run.closed_at
         ]
-        return max([now, *(moment + _TICK for moment in (*held, *closed))])
+        barred = [record.bar.as_of for record in records if record and record.bar]
+        return max([now, *(moment + _TICK for moment in (*held, *closed, *barred))])
 
     def _assertion(
         self,
@@ -205,6 +240,7 @@ class Saver:
         relation: Relation,
         at: datetime,
         target: str | None = None,
+        rests_on: RestsOn | None = None,
     ) -> Assertion:
         return Assertion(
             assertion_id=name,
@@ -232,5 +268,10 @@ class Saver:
                 metadata=draft.metadata,
                 fields=draft.fields,
                 execution_id=author.execution_id,
+                rests_on=rests_on,
             ),
         )
+
+
+def _last_of(memory: Memory) -> RestsOn:
+    return RestsOn(assertion_id=memory.run.assertions[-1], said_at=memory.last_said)

@@ -37,6 +37,13 @@ class SourcePosition(Frozen):
         return (self.effective_at, self.session, self.seq, self.item)
 
 
+class RestsOn(Frozen):
+    """The last assertion of a memory when it was read to be corrected or ended."""
+
+    assertion_id: str
+    said_at: datetime
+
+
 class DirectSave(Frozen):
     """What is known of an assertion that an agent made itself, beside its content."""
 
@@ -50,6 +57,8 @@ class DirectSave(Frozen):
     fields: dict[str, JsonValue] | None = None
     """What the caller gave beside the content's own fields; part of what makes it the same."""
     execution_id: str | None = None
+    rests_on: RestsOn | None = None
+    """What it corrects or ends within its slot: forgotten with that."""
 
 
 class Assertion(Frozen):

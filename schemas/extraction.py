@@ -2,11 +2,16 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from schemas.base import Frozen
 from schemas.failure import Attempt, Letter
 from schemas.memory import Kind
+
+FORGOTTEN: Final = "forgotten"
+"""Why an item is set aside whose slot may not hold it any more."""
+BLANK: Final[dict[str, Any]] = {FORGOTTEN: True}
+"""What stands in a stored answer in the place of an item that was forgotten."""
 
 
 class Outcome(StrEnum):

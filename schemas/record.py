@@ -15,6 +15,7 @@ from schemas.memory import (
     SemanticContent,
     TaxonomicContent,
 )
+from schemas.tombstone import Bar
 
 
 class RunState(StrEnum):
@@ -66,8 +67,11 @@ class Record(Frozen):
     """The slot's opaque id."""
     scope: Scope
     kind: Kind
-    key: str
-    subject: str
+    key: str = ""
+    """Empty, as the subject is, in a shell whose content was forgotten."""
+    subject: str = ""
     runs: tuple[ContentRun, ...]
     """In source order of their first assertion."""
     rev: int
+    bar: Bar | None = None
+    """What its slot may not hold any more, if anything of it was forgotten."""

@@ -1,6 +1,6 @@
 """What an audit reads, from MongoDB; nothing is written."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from pymongo import ASCENDING
@@ -10,8 +10,10 @@ from pipeline.planning import extraction_id
 from pipeline.ports import Assertions, Extractions, Records, Sessions, Turns
 from pipeline.stores.mongo import Database, Document
 from pipeline.stores.snapshots import snapshot_from
+from pipeline.stores.tombstones import MongoTombstones
 from schemas.assertion import Assertion
 from schemas.record import Record
+from schemas.tombstone import Bar
 from schemas.turn import Turn
 
 
@@ -34,6 +36,7 @@ class MongoAuditReads:
         self._extractions = extractions
         self._assertions = assertions
         self._records = records
+        self._tombstones = MongoTombstones(database)
 
     async def sessions(self) -> AsyncIterator[str]:
         """Yield the key of every session that has turns."""
@@ -96,6 +99,14 @@ class MongoAuditReads:
     async def slot(self, slot: str) -> tuple[Record | None, list[Assertion]]:
         """Return its record and its assertions."""
         return await self._records.get(slot), await self._assertions.of_slot(slot)
+
+    async def bars(self, slots: Sequence[str]) -> dict[str, Bar]:
+        """Return what slots may not hold, of those of which anything was forgotten."""
+        return await self._records.bars(slots)
+
+    async def is_forgetting(self, slot: str) -> bool:
+        """Return whether something of a slot is being forgotten and may not be removed yet."""
+        return await self._tombstones.is_forgetting(slot)
 
     async def _grouped(self, collection: str, field: str) -> AsyncIterator[str]:
         stages: list[Document] = [{"$group": {"_id": f"${field}"}}, {"$sort": {"_id": 1}}]

@@ -13,6 +13,7 @@ from pymongo.errors import DuplicateKeyError
 
 from pipeline.stores.mongo import SERVER_NOW_MS, Collection, Database, Document, readable
 from schemas.extraction import (
+    BLANK,
     Claim,
     Extraction,
     NextMessage,
@@ -243,6 +244,22 @@ class MongoExtractions:
             },
             is_done=lambda now: (now.outcome, now.settled_at) == (outcome, settled_at),
         )
+
+    async def blank(
+        self, extraction_id: str, items: Mapping[int, Sequence[SetAside]]
+    ) -> Extraction | None:
+        """Take items, and the summaries beside them, out of the stored answers of parts.
+
+        Idempotent: an answer that is stored is never replaced, so an item keeps its place.
+        """
+        blanked: Document = {}
+        for part, gone in items.items():
+            answer = f"parts.{part}.reply.answer"
+            blanked[f"{answer}.summary"] = ""
+            blanked |= {f"{answer}.{item.kind}.{item.index}": BLANK for item in gone}
+        if blanked:
+            await self._collection.update_one({"_id": extraction_id}, {"$set": blanked})
+        return await self.get(extraction_id)
 
     async def release(self, extraction: Extraction) -> None:
         """Give a claim back as if it had not been taken: no crash, no attempt."""

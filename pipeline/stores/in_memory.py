@@ -3,7 +3,7 @@
 Each method runs without giving way, so it is as atomic as the one command it stands for.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -13,6 +13,7 @@ from schemas.assertion import Assertion
 from schemas.identity import ReadScope
 from schemas.memory import Kind
 from schemas.record import Record
+from schemas.tombstone import Bar
 from schemas.topics import Stage
 
 
@@ -69,9 +70,13 @@ class MemoryRecords:
         """Raise each `rev` and mark it to be folded; makes shells where there is none."""
         for slot in slots:
             row = self._rows.setdefault(slot.slot, _Row(record=_shell(slot)))
-            row.record = row.record.model_copy(update={"rev": row.record.rev + 1})
-            row.writers += 1
-            row.dirty = self._now_ms()
+            words = {} if row.record.key else {"key": slot.key, "subject": slot.subject}
+            self._mark(row, words)
+
+    def _mark(self, row: _Row, changes: Mapping[str, object]) -> None:
+        row.record = row.record.model_copy(update={**changes, "rev": row.record.rev + 1})
+        row.writers += 1
+        row.dirty = self._now_ms()
 
     async def get(self, slot: str) -> Record | None:
         """Return one."""
@@ -84,7 +89,12 @@ class MemoryRecords:
         if row is None or row.record.rev != read_rev:
             return False
         row.record = row.record.model_copy(
-            update={"subject": record.subject, "runs": record.runs, "rev": read_rev + 1}
+            update={
+                "key": record.key,
+                "subject": record.subject,
+                "runs": record.runs,
+                "rev": read_rev + 1,
+            }
         )
         row.writers -= ends_mark
         is_old = row.dirty is not None and row.dirty <= self._now_ms() - self._grace_ms
@@ -95,6 +105,19 @@ class MemoryRecords:
             if row.unannounced is None:
                 row.unannounced = self._now_ms()
         return True
+
+    async def bar(self, record_id: str, bar: Bar, *, read_rev: int) -> bool:
+        """Store what its slot may not hold, where `rev` is still `read_rev`; raise and mark it."""
+        row = self._rows.get(record_id)
+        if row is None or row.record.rev != read_rev:
+            return False
+        self._mark(row, {"bar": bar})
+        return True
+
+    async def bars(self, slots: Sequence[str]) -> dict[str, Bar]:
+        """Return what slots may not hold, of those of which anything was forgotten."""
+        rows = {slot: self._rows[slot].record.bar for slot in slots if slot in self._rows}
+        return {slot: bar for slot, bar in rows.items() if bar is not None}
 
     async def dirty(self, limit: int) -> list[str]:
         """Return marked slots, the oldest marks first."""

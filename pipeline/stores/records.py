@@ -19,6 +19,7 @@ from pipeline.stores.mongo import SERVER_NOW_MS, Collection, Database, Document,
 from schemas.identity import ReadScope
 from schemas.memory import Kind
 from schemas.record import Record
+from schemas.tombstone import Bar
 
 MARK_GRACE: Final = timedelta(seconds=30)
 """How long a mark may be its writer's: much longer than the one command between mark and fold."""
@@ -33,6 +34,12 @@ _PATHS: Final = {
 }
 """Where a document has what a `ReadScope` names."""
 
+_MARKED: Final[Document] = {
+    "rev": {"$add": [{"$ifNull": ["$rev", 0]}, 1]},
+    "writers": {"$add": [{"$ifNull": ["$writers", 0]}, 1]},
+    "dirty": SERVER_NOW_MS,
+}
+"""What a mark changes."""
 _BOOKKEEPING: Final = ("_id", "dirty", "writers", "unannounced", "changed_rev", "embedding")
 
 
@@ -75,7 +82,8 @@ class MongoRecords:
         is_clean: Document = {"$or": [{"$lte": [left, 0]}, {"$lte": ["$dirty", oldest_ms]}]}
         fields: Document = {
             "rev": read_rev + 1,
-            "subject": {"$literal": record.subject},
+            "key": _words(record.key),
+            "subject": _words(record.subject),
             "runs": {"$literal": [run.model_dump() for run in record.runs]},
             "dirty": {"$cond": [is_clean, "$$REMOVE", "$dirty"]},
             "writers": {"$cond": [is_clean, "$$REMOVE", left]},
@@ -90,6 +98,31 @@ class MongoRecords:
             {"_id": record.record_id, "rev": read_rev}, [{"$set": fields}]
         )
         return result.matched_count == 1
+
+    async def bar(self, record_id: str, bar: Bar, *, read_rev: int) -> bool:
+        """Store what its slot may not hold, where `rev` is still `read_rev`; raise and mark it."""
+        result = await self._collection.update_one(
+            {"_id": record_id, "rev": read_rev},
+            [
+                {
+                    "$set": {
+                        "bar": {"$literal": bar.model_dump() | {"spared": sorted(bar.spared)}},
+                        **_MARKED,
+                    }
+                }
+            ],
+        )
+        return result.matched_count == 1
+
+    async def bars(self, slots: Sequence[str]) -> dict[str, Bar]:
+        """Return what slots may not hold, of those of which anything was forgotten."""
+        if not slots:
+            return {}
+        query: Document = {"_id": {"$in": list(slots)}, "bar": {"$exists": True}}
+        found = self._collection.find(query, {"bar": True})
+        return {
+            str(document["_id"]): Bar.model_validate(document["bar"]) async for document in found
+        }
 
     async def dirty(self, limit: int) -> list[str]:
         """Return marked slots, the oldest marks first."""
@@ -136,6 +169,11 @@ def _within(scope: ReadScope) -> Document:
     return {path: {"$eq": value} for path, value in given.items()}
 
 
+def _words(text: str) -> Document | str:
+    """Return how a text is stored: what was forgotten leaves no field, so that a mark makes it."""
+    return {"$literal": text} if text else "$$REMOVE"
+
+
 def _mark(slot: SlotKey) -> UpdateOne:
     shell: dict[str, Any] = {
         "scope": slot.scope.model_dump(),
@@ -152,11 +190,7 @@ def _mark(slot: SlotKey) -> UpdateOne:
                     name: {"$ifNull": [f"${name}", {"$literal": value}]}
                     for name, value in shell.items()
                 }
-                | {
-                    "rev": {"$add": [{"$ifNull": ["$rev", 0]}, 1]},
-                    "writers": {"$add": [{"$ifNull": ["$writers", 0]}, 1]},
-                    "dirty": SERVER_NOW_MS,
-                }
+                | _MARKED
             }
         ],
         upsert=True,

@@ -49,9 +49,15 @@ HELD = {CrashPoint.EXTRACTION_HELD}
 CUT_OFF = {CrashPoint.MODEL_ANSWERED, *SLOW}
 """Where a call was under way, or its answer not yet stored, when the process died."""
 NEVER_CLOSED = {CrashPoint.SESSION_WOKEN}
+FORGETTING = "nothing is forgotten here; tests/faults/test_forgetting.py"
 ELSEWHERE = {
     CrashPoint.GAP_NOTED: "minutes apart by design; tests/unit/test_cutting.py crashes there",
     CrashPoint.ASSERTIONS_REMOVED: "no run is replaced yet; tests/properties/test_fold_loop.py",
+    CrashPoint.TOMBSTONE_WRITTEN: FORGETTING,
+    CrashPoint.SLOT_BARRED: FORGETTING,
+    CrashPoint.ANSWER_BLANKED: FORGETTING,
+    CrashPoint.SUMMARY_BLANKED: FORGETTING,
+    CrashPoint.TOMBSTONE_ADVANCED: FORGETTING,
 }
 POINTS = [point for point in CrashPoint if point not in ELSEWHERE]
 

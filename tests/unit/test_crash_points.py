@@ -10,11 +10,13 @@ import pytest
 from tests.unit.test_layout import ROOT
 
 PROTOCOLS = (
+    "pipeline/blanking.py",
     "pipeline/cutting.py",
     "pipeline/dead_letters.py",
     "pipeline/extracting.py",
     "pipeline/failed_attempts.py",
     "pipeline/fates.py",
+    "pipeline/forgetting.py",
     "pipeline/refolding.py",
     "pipeline/settling.py",
     "producers/announcing.py",
@@ -22,6 +24,9 @@ PROTOCOLS = (
     "producers/waker.py",
 )
 WRITES = {
+    "advance",
+    "bar",
+    "blank",
     "bury",
     "claim",
     "clear_open",
@@ -55,6 +60,7 @@ PORTS = {
     "_records",
     "_sessions",
     "_snapshots",
+    "_tombstones",
     "_turns",
 }
 NEAR = 4

@@ -1,0 +1,73 @@
+"""Takes what was forgotten out of the stored answers it was made from."""
+
+from collections.abc import Sequence
+
+from pipeline.crash_points import CrashPoint, reached
+from pipeline.ids import OpaqueIds
+from pipeline.judging import Judgement, SetAsideReason, judge_answers
+from pipeline.offloading import apart
+from pipeline.planning import summary_of
+from pipeline.ports import Extractions, Snapshots, Turns
+from pipeline.refolding import Folder
+from schemas.extraction import SetAside
+
+
+class Blanker:
+    """Port `Blanks`.
+
+    An answer is judged as the step does it, so that just those items go which may never again
+    become an assertion; a summary that may retell them goes with them.
+    """
+
+    def __init__(
+        self,
+        *,
+        extractions: Extractions,
+        snapshots: Snapshots,
+        turns: Turns,
+        folder: Folder,
+        ids: OpaqueIds,
+    ) -> None:
+        self._extractions = extractions
+        self._snapshots = snapshots
+        self._turns = turns
+        self._folder = folder
+        self._ids = ids
+
+    async def blank(self, extraction_ids: Sequence[str]) -> None:
+        """Take out of the answers of extractions what their slots may not hold. Idempotent."""
+        for extraction_id in extraction_ids:
+            await self._blank(extraction_id)
+
+    async def _blank(self, extraction_id: str) -> None:
+        extraction = await self._extractions.get(extraction_id)
+        snapshot = extraction and await self._snapshots.get(extraction.snapshot_id)
+        if extraction is None or snapshot is None:
+            return
+        turns = await self._turns.read(snapshot.session, snapshot.first_seq, snapshot.last_seq)
+        judged = await apart(turns, lambda: judge_answers(extraction, snapshot, turns, self._ids))
+        bars = await self._folder.bars(
+            [one for judgement in judged.values() for one in judgement.assertions]
+        )
+        judged = await apart(
+            turns, lambda: judge_answers(extraction, snapshot, turns, self._ids, bars)
+        )
+        gone = forgotten_in(judged)
+        if not gone:
+            return
+        blanked = await self._extractions.blank(extraction_id, gone)
+        reached(CrashPoint.ANSWER_BLANKED)
+        if blanked is not None and blanked.outcome is not None:
+            await self._snapshots.settle(
+                snapshot.snapshot_id, run=extraction.run, summary=summary_of(blanked)
+            )
+            reached(CrashPoint.SUMMARY_BLANKED)
+
+
+def forgotten_in(judgements: dict[int, Judgement]) -> dict[int, tuple[SetAside, ...]]:
+    """Return the items that were set aside as forgotten, by part, of parts that have any."""
+    by_part = {
+        part: tuple(item for item in judgement.set_aside if item.reason == SetAsideReason.FORGOTTEN)
+        for part, judgement in judgements.items()
+    }
+    return {part: items for part, items in by_part.items() if items}
