@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 import jwt
+from pydantic import BaseModel, ValidationError
 
 from pipeline.errors import UnauthenticatedError
 from schemas.access import ServiceAccount
@@ -33,6 +34,17 @@ class Claims:
     secret_id: str
     project_id: str
     token_id: str
+
+
+class _Claims(BaseModel):
+    """The claims as they are signed."""
+
+    sub: str
+    sec: str
+    prj: str
+    jti: str
+    iat: int
+    exp: int
 
 
 class Tokens:
@@ -81,16 +93,17 @@ class Tokens:
                 # Times are compared below, with a clock that all processes share.
                 options={"require": list(_CLAIMS), "verify_exp": False, "verify_iat": False},
             )
-        except jwt.PyJWTError:
-            # Its words quote the token's.
+            claims = _Claims.model_validate(said, strict=True)
+        except (jwt.PyJWTError, ValidationError):
+            # Their words quote the token's.
             raise UnauthenticatedError("the token is none of this server's") from None
-        if now_ms >= int(said["exp"]) * 1000:
+        if now_ms >= claims.exp * 1000:
             raise UnauthenticatedError("the token has expired: get another with the client secret")
-        if int(said["iat"]) * 1000 > now_ms + SKEW.total_seconds() * 1000:
+        if claims.iat * 1000 > now_ms + SKEW.total_seconds() * 1000:
             raise UnauthenticatedError("the token is from the future: the servers' clocks disagree")
         return Claims(
-            account_id=str(said["sub"]),
-            secret_id=str(said["sec"]),
-            project_id=str(said["prj"]),
-            token_id=str(said["jti"]),
+            account_id=claims.sub,
+            secret_id=claims.sec,
+            project_id=claims.prj,
+            token_id=claims.jti,
         )
