@@ -25,6 +25,7 @@ from consumers.wiring import (
     extraction_step,
     installation,
     isolated,
+    own_models,
     retry_tiers,
     snapshot_step,
     waker,
@@ -82,7 +83,8 @@ async def apps_of(parts: Installation, roles: Sequence[Role]) -> AsyncGenerator[
             apps.append(snapshot_app(parts.settings, cutting, parts.metrics))
         if "extraction" in roles:
             model = await stack.enter_async_context(configured_model(parts.settings.llm))
-            extracting = extraction_step(parts, model, is_alone=lambda: room.is_alone)
+            own = await stack.enter_async_context(own_models(parts.settings.llm))
+            extracting = extraction_step(parts, model, own=own, is_alone=lambda: room.is_alone)
             apps.append(
                 extraction_app(
                     parts.settings,

@@ -17,15 +17,18 @@ from pipeline.clock import SystemClock
 from pipeline.cutting import Cutter, SnapshotStep
 from pipeline.dead_letters import DeadLetters
 from pipeline.extracting import ExtractionStep
+from pipeline.extractors import ProjectExtractors, Target, Targets
 from pipeline.failed_attempts import FailedAttempts
 from pipeline.fates import Fates
 from pipeline.forgetting import Forgetter
-from pipeline.gating import Gate
+from pipeline.gating import Gate, Share
 from pipeline.ids import OpaqueIds
-from pipeline.metrics import NO_METRICS, Metrics
+from pipeline.limiting import Limiter
+from pipeline.metrics import NO_METRICS, Metrics, Provider
 from pipeline.models.asking import InstructedModel, quiet_vendor_loggers
 from pipeline.models.choosing import model_from
 from pipeline.models.metering import MeteredModel
+from pipeline.models.own import OwnModels
 from pipeline.ports import Model, Publisher, ServerTime
 from pipeline.refolding import Folder
 from pipeline.settings import LLMSettings, Settings
@@ -36,6 +39,7 @@ from pipeline.stores.extractions import MongoExtractions
 from pipeline.stores.installation import installation_key
 from pipeline.stores.letters import MongoLetters
 from pipeline.stores.mongo import Database, MongoServerTime, connect, database
+from pipeline.stores.projects import MongoProjects
 from pipeline.stores.records import MongoRecords
 from pipeline.stores.sessions import MongoSessions
 from pipeline.stores.snapshots import MongoSnapshots
@@ -45,6 +49,7 @@ from pipeline.stores.turns import MongoTurns
 from producers.publishing import KafkaPublisher
 from producers.recording import Recorder
 from producers.waker import OpenTurnsSweep, Sweep, UnsettledSnapshotsSweep, Waker
+from schemas.project import ExtractionLLM
 from schemas.topics import DELAYS, RETRY_TIERS, RetryTier, Stage
 
 MARK_GRACE: Final = 3
@@ -69,6 +74,7 @@ class Installation:
     extractions: MongoExtractions
     assertions: MongoAssertions
     records: MongoRecords
+    projects: MongoProjects
     letters: MongoLetters
     dead_letters: DeadLetters
     folder: Folder
@@ -132,6 +138,7 @@ async def wire(
         extractions=extractions,
         assertions=assertions,
         records=records,
+        projects=MongoProjects(database),
         letters=letters,
         dead_letters=dead_letters,
         folder=folder,
@@ -242,23 +249,76 @@ def snapshot_step(parts: Installation) -> SnapshotStep:
     return SnapshotStep(cutter=cutter, undecodable=parts.dead_letters)
 
 
-def gate(parts: Installation, *, version: str) -> Gate:
-    """Return the gate to the configured model."""
-    llm = parts.settings.llm
-    secret = llm.api_key.get_secret_value() if llm.api_key else ""
+class ReachedTargets:
+    """Port `Targets`: the model of the process, and those that projects name."""
+
+    def __init__(self, parts: Installation, model: Model, own: OwnModels) -> None:
+        llm = parts.settings.llm
+        secret = llm.api_key.get_secret_value() if llm.api_key else ""
+        self._parts = parts
+        self._own = own
+        self._known: dict[ExtractionLLM, Target] = {}
+        self._default = Target(
+            name=f"{llm.provider}:{llm.model}:{parts.ids.credential(secret)}",
+            model=_metered(parts, model, llm.provider),
+            limiter=Limiter(parts.settings.extraction.permits),
+            is_own=False,
+        )
+
+    @property
+    def default(self) -> Target:
+        """The model of the process."""
+        return self._default
+
+    async def of(self, llm: ExtractionLLM) -> Target:
+        """Return the model that a project names; the first time, this may take seconds."""
+        known = self._known.get(llm)
+        return known or self._known.setdefault(llm, await self._new(llm))
+
+    async def _new(self, llm: ExtractionLLM) -> Target:
+        own = await self._own.of(llm)
+        if own is None:
+            return self._default
+        name = f"{own.name}:{self._parts.ids.credential(own.credential)}"
+        # Two projects may have one model, each with words of its own for it.
+        for target in self._known.values():
+            if target.name == name:
+                return target
+        provider = "openai_compatible" if llm.provider == "cerebras" else llm.provider
+        return Target(
+            name=name,
+            model=_metered(self._parts, own.model, provider or self._parts.settings.llm.provider),
+            limiter=Limiter(self._parts.settings.extraction.permits),
+            is_own=True,
+        )
+
+
+def extractors(parts: Installation, targets: Targets) -> ProjectExtractors:
+    """Return who extracts for each project."""
     delays = parts.settings.retry.delays
-    return Gate(
-        breakers=MongoBreakers(parts.database),
-        guards=MongoGuards(parts.database),
-        server_time=parts.server_time,
-        target=f"{llm.provider}:{llm.model}:{parts.ids.credential(secret)}",
-        version=version,
-        permits=parts.settings.extraction.permits,
-        cooldowns=Cooldowns(
-            passing=(delays["5s"], delays["30s"], delays["2m"]),
-            personal=(delays["2m"], delays["10m"]),
-        ),
-        answer_within=parts.settings.extraction.attempt_deadline,
+    share = Share(parts.settings.extraction.permits)
+
+    def new_gate(target: Target, version: str) -> Gate:
+        return Gate(
+            breakers=MongoBreakers(parts.database),
+            guards=MongoGuards(parts.database),
+            server_time=parts.server_time,
+            target=target.name,
+            version=version,
+            limiter=target.limiter,
+            cooldowns=Cooldowns(
+                passing=(delays["5s"], delays["30s"], delays["2m"]),
+                personal=(delays["2m"], delays["10m"]),
+            ),
+            answer_within=parts.settings.extraction.attempt_deadline,
+            share=share if target.is_own else None,
+        )
+
+    return ProjectExtractors(
+        projects=parts.projects,
+        targets=targets,
+        new_gate=new_gate,
+        is_opt_in=parts.settings.extraction.opt_in,
     )
 
 
@@ -281,15 +341,22 @@ def isolated(parts: Installation, step: SeparableStep, stage: Stage, room: Room)
 
 
 def extraction_step(
-    parts: Installation, model: Model, *, is_alone: Callable[[], bool] = lambda: True
+    parts: Installation,
+    model: Model,
+    *,
+    own: OwnModels | None = None,
+    is_alone: Callable[[], bool] = lambda: True,
 ) -> ExtractionStep:
     """Return the step of the extraction consumers and of their retry tiers.
 
     Args:
         parts: What it shares.
-        model: Who is asked.
+        model: Who is asked for projects that name nobody.
+        own: Makes the models of those that do; the caller closes it. None: those of this process's
+            variables.
         is_alone: Whether nothing else runs in this process.
     """
+    targets = ReachedTargets(parts, model, own or OwnModels(parts.settings.llm, os.environ))
     settler = Settler(
         extractions=parts.extractions,
         snapshots=parts.snapshots,
@@ -307,15 +374,13 @@ def extraction_step(
         server_time=parts.server_time,
         tiers=retry_tiers(parts.settings, Stage.EXTRACTION),
         age_cap=parts.settings.retry.age_cap,
-        answer_tokens=model.max_tokens,
         metrics=parts.metrics,
     )
     return ExtractionStep(
         extractions=parts.extractions,
         snapshots=parts.snapshots,
         turns=parts.turns,
-        model=_metered(parts, model),
-        gate=gate(parts, version=model.version),
+        extractors=extractors(parts, targets),
         folder=parts.folder,
         fates=parts.fates,
         dead_letters=parts.dead_letters,
@@ -330,9 +395,18 @@ def extraction_step(
     )
 
 
-def _metered(parts: Installation, model: Model) -> MeteredModel:
-    provider = parts.settings.llm.provider or "openai_compatible"
-    return MeteredModel(model, provider=provider, metrics=parts.metrics)
+def _metered(parts: Installation, model: Model, provider: Provider | None) -> MeteredModel:
+    return MeteredModel(model, provider=provider or "openai_compatible", metrics=parts.metrics)
+
+
+@asynccontextmanager
+async def own_models(settings: LLMSettings) -> AsyncGenerator[OwnModels]:
+    """Make models for projects that name their own; close their connections at the end."""
+    own = OwnModels(settings, os.environ)
+    try:
+        yield own
+    finally:
+        await own.aclose()
 
 
 @asynccontextmanager

@@ -20,10 +20,11 @@ from pipeline.crash_loops import CRASHES, SUSPECT_CLAIMS, SuspectError
 from pipeline.crash_points import CrashPoint, reached
 from pipeline.dead_letters import DeadLetters
 from pipeline.errors import ConfigurationError, MessageError, MissingDocumentError
+from pipeline.extractors import Extractor, Extractors
 from pipeline.failed_attempts import FailedAttempts
 from pipeline.failures import is_infrastructure
 from pipeline.fates import ClaimLostError, Context, Fates
-from pipeline.gating import Gate, HeldError
+from pipeline.gating import HeldError
 from pipeline.ids import OpaqueIds
 from pipeline.judging import Judgement, judge_answers
 from pipeline.messages import EVENT_ID_HEADER, decode
@@ -35,13 +36,13 @@ from pipeline.planning import (
     new_extraction,
     next_waiting,
     outcome_of,
+    outcome_unasked,
     ready_data,
     run_of,
     turns_of,
 )
 from pipeline.ports import (
     Extractions,
-    Model,
     ModelRequest,
     ServerTime,
     Snapshots,
@@ -53,6 +54,7 @@ from pipeline.settling import Claimed, Settler
 from schemas.event import SnapshotReady, SnapshotReadyData
 from schemas.extraction import Extraction, Outcome, PartState, Reply, SetAside
 from schemas.failure import FailureClass
+from schemas.memory import Kind
 from schemas.message import TICKET_HEADER, IncomingMessage
 from schemas.snapshot import Snapshot
 from schemas.topics import Stage
@@ -62,6 +64,8 @@ log = structlog.get_logger()
 
 CALLS: Final = 8
 """Answers one attempt asks for at most; what is left goes on in another one."""
+PARKED_FOR: Final = timedelta(seconds=30)
+"""How long what can't be asked now stays away, where nobody knows better."""
 
 
 class ExtractionStep:
@@ -76,8 +80,7 @@ class ExtractionStep:
         extractions: Extractions,
         snapshots: Snapshots,
         turns: Turns,
-        model: Model,
-        gate: Gate,
+        extractors: Extractors,
         folder: Folder,
         fates: Fates,
         dead_letters: DeadLetters,
@@ -96,8 +99,7 @@ class ExtractionStep:
         self._extractions = extractions
         self._snapshots = snapshots
         self._turns = turns
-        self._model = model
-        self._gate = gate
+        self._extractors = extractors
         self._folder = folder
         self._fates = fates
         self._dead_letters = dead_letters
@@ -176,22 +178,56 @@ class ExtractionStep:
             self._metrics.duplicate_suppressed("stale")
             await self._fates.send_pending(extraction)
             return True
+        snapshot = await self._snapshots.get(extraction.snapshot_id)
+        extractor = await self._extractors.of(
+            None if snapshot is None else snapshot.identity.project_id,
+            began_under=extraction.revision,
+        )
         try:
-            return await self._pass(message, extraction, is_crash_loop=is_crash_loop)
-        except HeldError:
+            return await self._pass(message, extraction, extractor, is_crash_loop=is_crash_loop)
+        except HeldError as held:
+            if extractor.parks(held):
+                return await self._is_parked(message, extraction, extractor, held)
             await self._extractions.hold(
                 extraction.extraction_id, since_ms=await self._server_time.now_ms()
             )
             reached(CrashPoint.EXTRACTION_HELD)
             raise
 
+    async def _is_parked(
+        self,
+        message: IncomingMessage,
+        seen: Extraction,
+        extractor: Extractor,
+        held: HeldError,
+    ) -> bool:
+        """Let an extraction come back later, so that nobody is held up behind it."""
+        current = await self._extractions.get(seen.extraction_id)
+        if current is None or current.outcome is not None:
+            return False
+        if current.next.ticket != seen.next.ticket:
+            return False
+        context = Context(message=message, project_id=None, model=extractor.model.name)
+        try:
+            await self._fates.park(context, current, held.again_in or PARKED_FOR)
+        except ClaimLostError:
+            return False
+        log.info("extraction_parked", extraction=seen.extraction_id, reason=held.reason)
+        return True
+
     async def _pass(
-        self, message: IncomingMessage, extraction: Extraction, *, is_crash_loop: bool
+        self,
+        message: IncomingMessage,
+        extraction: Extraction,
+        extractor: Extractor,
+        *,
+        is_crash_loop: bool,
     ) -> bool:
         """E2 and E3: wait at the gate, claim, work; return as `_is_settled`."""
-        async with self._gate.enter(
+        waits = next_waiting(extraction) is not None
+        async with extractor.gate.enter(
             extraction.extraction_id,
-            asks=next_waiting(extraction) is not None and not is_crash_loop,
+            asks=waits and bool(extractor.kinds) and not is_crash_loop,
             is_replay=extraction.run > 0,
         ) as passage:
             taken = await self._extractions.claim(
@@ -202,7 +238,7 @@ class ExtractionStep:
                 lease=self._settings.lease,
             )
             if taken is None:
-                return await self._is_left_to_another(message, extraction)
+                return await self._is_left_to_another(message, extraction, extractor)
             reached(CrashPoint.EXTRACTION_CLAIMED)
             if taken.crashes >= SUSPECT_CLAIMS and not self._is_alone():
                 await self._extractions.release(taken)
@@ -212,13 +248,15 @@ class ExtractionStep:
                 extraction=taken,
                 ends_at=asyncio.get_running_loop().time()
                 + self._settings.attempt_deadline.total_seconds(),
-                model=self._model.name,
+                extractor=extractor,
                 passage=passage,
                 is_crash_loop=is_crash_loop or taken.crashes >= CRASHES,
             )
             return await self._work(claimed)
 
-    async def _is_left_to_another(self, message: IncomingMessage, seen: Extraction) -> bool:
+    async def _is_left_to_another(
+        self, message: IncomingMessage, seen: Extraction, extractor: Extractor
+    ) -> bool:
         """See to it that a live message stays for an extraction somebody else holds."""
         current = await self._extractions.get(seen.extraction_id)
         if current is None or current.claim is None or current.next.ticket != seen.next.ticket:
@@ -232,7 +270,7 @@ class ExtractionStep:
             return True
         try:
             await self._fates.defer(
-                Context(message=message, project_id=None, model=self._model.name), current
+                Context(message=message, project_id=None, model=extractor.model.name), current
             )
         except ClaimLostError:
             return False
@@ -286,6 +324,9 @@ class ExtractionStep:
             await self._settler.settle(claimed, Outcome.GONE, {})
             return
         while (part := next_waiting(claimed.extraction)) is not None:
+            if not claimed.extractor.kinds:
+                await self._settler.settle(claimed, outcome_unasked(claimed.extraction), {})
+                return
             if not self._has_time(claimed):
                 await self._fates.go_on_later(claimed.context, claimed.extraction)
                 return
@@ -303,19 +344,20 @@ class ExtractionStep:
         self, claimed: Claimed, part: int, snapshot: Snapshot, turns: Sequence[Turn]
     ) -> None:
         """E5 and E6: ask the model for a part and store its answer."""
-        asked = claimed.extraction.parts[part]
+        extractor, asked = claimed.extractor, claimed.extraction.parts[part]
         request = ModelRequest(
             turns=turns_of(asked, turns),
             context=self._context_before(asked.first_seq, turns),
-            kinds=asked.kinds,
+            kinds=tuple(kind for kind in asked.kinds if kind in extractor.kinds),
             max_tokens=asked.max_tokens,
+            instructions=extractor.instructions,
         )
         claimed.part = part
         claimed.calls += 1
         async with asyncio.timeout_at(claimed.ends_at):
-            reply = await self._model.answer(request)
+            reply = await extractor.model.answer(request)
         reached(CrashPoint.MODEL_ANSWERED)
-        claimed.extraction = await self._store(claimed.extraction, part, reply)
+        claimed.extraction = await self._store(claimed, part, request.kinds, reply)
         claimed.part = None
         await claimed.passage.answered()
         log.info(
@@ -338,17 +380,25 @@ class ExtractionStep:
             tail.append(turn)
         return tuple(reversed(tail))
 
-    async def _store(self, extraction: Extraction, part: int, reply: Reply) -> Extraction:
+    async def _store(
+        self, claimed: Claimed, part: int, kinds: Sequence[Kind], reply: Reply
+    ) -> Extraction:
         """Store an answer, and try again while the claim lasts: it was paid for.
 
         Raises:
             ClaimLostError: It is stored, but somebody else goes on from there.
         """
+        extraction, extractor = claimed.extraction, claimed.extractor
         gives_up_at = asyncio.get_running_loop().time() + _margin(self._settings).total_seconds()
         while True:
             try:
                 stored = await self._extractions.store_reply(
-                    extraction, part, reply, version=self._model.version
+                    extraction,
+                    part,
+                    reply,
+                    version=extractor.version,
+                    revision=extractor.revision,
+                    kinds=kinds,
                 )
                 reached(CrashPoint.ANSWER_STORED)
             except Exception as error:  # what is not the database's is raised again
@@ -391,9 +441,7 @@ class ExtractionStep:
         await self._settler.settle(claimed, outcome, asserted.judgements)
         await self._folder.announce(asserted.records)
 
-    async def _blank(
-        self, claimed: Claimed, forgotten: Mapping[int, Sequence[SetAside]]
-    ) -> None:
+    async def _blank(self, claimed: Claimed, forgotten: Mapping[int, Sequence[SetAside]]) -> None:
         """Keep no words in an answer of which nothing may be made any more."""
         if not forgotten:
             return

@@ -42,7 +42,6 @@ class FailedAttempts:
         server_time: ServerTime,
         tiers: Sequence[RetryTier],
         age_cap: timedelta,
-        answer_tokens: int,
         metrics: Metrics,
     ) -> None:
         self._extractions = extractions
@@ -53,8 +52,6 @@ class FailedAttempts:
         self._server_time = server_time
         self._tiers = tiers
         self._age_cap = age_cap
-        self._answer_tokens = answer_tokens
-        """What an answer may have in tokens as long as nothing else is asked for."""
         self._metrics = metrics
 
     async def goes_on_after(self, claimed: Claimed, error: BaseException) -> bool:
@@ -114,7 +111,8 @@ class FailedAttempts:
         extraction = claimed.extraction
         asked = extraction.parts[part]
         if failure.failure_class is FailureClass.TRUNCATED and asked.max_tokens is None:
-            is_mine = await self._extractions.enlarge(extraction, part, 2 * self._answer_tokens)
+            limit = 2 * claimed.extractor.model.max_tokens
+            is_mine = await self._extractions.enlarge(extraction, part, limit)
             reached(CrashPoint.PART_ENLARGED)
         elif failure.failure_class in _SPLITTABLE and (
             smaller := halves(

@@ -105,6 +105,17 @@ class Fates:
         tier = longest_within(self._tiers, timedelta(milliseconds=left_ms))
         await self._schedule(context, extraction, tier, attempt=None, ends_claim=False)
 
+    async def park(self, context: Context, extraction: Extraction, wait: timedelta) -> None:
+        """Come back later though nothing went wrong with it: neither attempt nor age is spent.
+
+        Raises:
+            ClaimLostError: Nothing was written.
+        """
+        tier = longest_within(self._tiers, wait)
+        await self._schedule(
+            context, extraction, tier, attempt=None, ends_claim=False, waits_free=True
+        )
+
     async def bury(
         self,
         context: Context,
@@ -220,6 +231,7 @@ class Fates:
         *,
         attempt: Attempt | None,
         ends_claim: bool,
+        waits_free: bool = False,
     ) -> None:
         now_ms = await self._server_time.now_ms()
         following = NextMessage(
@@ -230,7 +242,11 @@ class Fates:
             sent=False,
         )
         if not await self._extractions.schedule(
-            extraction, following, attempt=attempt, ends_claim=ends_claim
+            extraction,
+            following,
+            attempt=attempt,
+            ends_claim=ends_claim,
+            waits_free=waits_free,
         ):
             raise ClaimLostError
         reached(CrashPoint.FATE_WRITTEN)

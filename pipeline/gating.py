@@ -4,8 +4,8 @@ What they decide is in `breaking`, `guarding` and `limiting`; here it is read, s
 Waiting at the gate spends nothing: no attempt, no lease, no age.
 """
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from datetime import timedelta
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -26,6 +26,9 @@ SWAPS: Final = 20
 GUARD_REASON: Final = "mass_guard"
 GUARD_WAIT: Final = timedelta(seconds=30)
 """How soon to look again whether an operator has resumed."""
+SHARE_REASON: Final = "share_taken"
+SHARE_WAIT: Final = timedelta(seconds=5)
+"""How soon to look again whether there is a place."""
 
 State = TypeVar("State", Breaker, Guard)
 
@@ -46,8 +49,33 @@ class HeldError(Exception):
         self.again_in = again_in
 
 
+class Share:
+    """How many extractions may be at some gates at once, waiting there included.
+
+    So what hangs there leaves room at the others.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._left = places
+
+    @contextmanager
+    def place(self) -> Generator[None]:
+        """Take a place, and give it back.
+
+        Raises:
+            HeldError: There is none.
+        """
+        if self._left == 0:
+            raise HeldError(SHARE_REASON, SHARE_WAIT)
+        self._left -= 1
+        try:
+            yield
+        finally:
+            self._left += 1
+
+
 class Gate:
-    """The gate of one process to one target.
+    """The gate of one process to one target, for one version of the extractor.
 
     Concurrency: any number of tasks here, and of gates to the same target elsewhere: what they
     share is changed by compare-and-set.
@@ -61,10 +89,25 @@ class Gate:
         server_time: ServerTime,
         target: str,
         version: str,
-        permits: int,
+        limiter: Limiter,
         cooldowns: Cooldowns,
         answer_within: timedelta,
+        share: Share | None = None,
     ) -> None:
+        """Stand before a target.
+
+        Args:
+            breakers: Where its breaker is.
+            guards: Where the mass guards of the version are.
+            server_time: The clock of both.
+            target: Its name: the breaker's.
+            version: The extractor's.
+            limiter: This process's for the target, whatever the version.
+            cooldowns: How long it is left alone.
+            answer_within: How long an answer may take.
+            share: What it shares with other gates; none where it may take all there is.
+        """
+        self._share = share
         self._breaker = _Shared[Breaker](breakers, server_time, target)
         self._guards = {
             is_replay: _Shared[Guard](
@@ -74,7 +117,7 @@ class Gate:
         }
         self._good = {False: 0, True: 0}
         """Outcomes that are no letters and not told yet."""
-        self._limiter = Limiter(permits)
+        self._limiter = limiter
         self._server_time = server_time
         self._cooldowns = cooldowns
         self._answer_ms = int(answer_within.total_seconds() * 1000)
@@ -95,13 +138,21 @@ class Gate:
             HeldError: It may not, or letters are being held back; nothing was spent.
             pymongo.errors.PyMongoError: That could not be read.
         """
-        async with self._limiter.permit(is_replay=is_replay) as permit:
-            admission = await self._admitted(extraction_id, is_replay=is_replay) if asks else Free()
-            passage = Passage(self, permit, admission, extraction_id, is_replay=is_replay)
-            try:
-                yield passage
-            finally:
-                await passage.leave()
+        place = self._share.place() if self._share is not None and asks else nullcontext()
+        with place:
+            async with self._limiter.permit(is_replay=is_replay) as permit:
+                admission: Admission = Free()
+                if asks:
+                    admission = await self._admitted(extraction_id, is_replay=is_replay)
+                passage = Passage(self, permit, admission, extraction_id, is_replay=is_replay)
+                try:
+                    yield passage
+                finally:
+                    await passage.leave()
+
+    async def is_closed_to_none(self) -> bool:
+        """Return whether nothing is known against the target."""
+        return (await self._breaker.view()).phase is BreakerPhase.CLOSED
 
     async def _admitted(self, extraction_id: str, *, is_replay: bool) -> Admission:
         guard = await self._guards[is_replay].view()

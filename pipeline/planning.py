@@ -144,6 +144,12 @@ def outcome_of(extraction: Extraction, *, accepted: int, set_aside: int) -> Outc
     return Outcome.SET_ASIDE if set_aside else Outcome.NOTHING_FOUND
 
 
+def outcome_unasked(extraction: Extraction) -> Outcome:
+    """Return the outcome of an extraction whose waiting parts nobody is to be asked for."""
+    is_set_aside = any(part.state is PartState.DEAD for part in extraction.parts)
+    return Outcome.DEAD if is_set_aside else Outcome.NOT_ASKED
+
+
 def summary_of(extraction: Extraction) -> str | None:
     """Return the summaries of the answered parts, in the order of their turns."""
     texts = [

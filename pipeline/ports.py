@@ -27,7 +27,7 @@ from schemas.identity import ReadScope, Scope, SessionIdentity
 from schemas.memory import Kind
 from schemas.message import IncomingMessage, OutgoingMessage
 from schemas.operator_action import OperatorAction
-from schemas.project import Revision
+from schemas.project import NO_INSTRUCTIONS, Instructions, Revision
 from schemas.record import Record
 from schemas.snapshot import Snapshot
 from schemas.tombstone import Bar
@@ -242,9 +242,18 @@ class Extractions(Protocol):
         ...
 
     async def store_reply(
-        self, extraction: Extraction, part: int, reply: Reply, *, version: str
+        self,
+        extraction: Extraction,
+        part: int,
+        reply: Reply,
+        *,
+        version: str,
+        revision: int = 0,
+        kinds: Sequence[Kind] = tuple(Kind),
     ) -> Extraction:
-        """Keep an answer where that part has none, whoever's fence; fix the version with the first.
+        """Keep an answer where that part has none, whoever's fence, and what it was asked for.
+
+        The version, and the revision of its project's settings, are fixed with the first.
 
         Returns the extraction as it stands afterwards, with this reply or the one before it.
         """
@@ -271,8 +280,11 @@ class Extractions(Protocol):
         *,
         attempt: Attempt | None,
         ends_claim: bool,
+        waits_free: bool = False,
     ) -> bool:
         """Replace the live message by another, as unsent; keep the failed attempt if there was one.
+
+        What it waits is part of its age, unless it `waits_free`.
 
         A deferral, which leaves the claim to its holder, is conditional on the ticket too: what was
         scheduled by somebody else is never overwritten by it.
@@ -509,10 +521,12 @@ class ModelRequest:
     kinds: tuple[Kind, ...]
     max_tokens: int | None
     """None for the configured limit."""
+    instructions: Instructions = NO_INSTRUCTIONS
+    """The project's own."""
 
 
 class Model(Protocol):
-    """A model behind instructor, with its prompt."""
+    """A model behind instructor, with the prompt that all projects share."""
 
     @property
     def name(self) -> str:
@@ -521,7 +535,10 @@ class Model(Protocol):
 
     @property
     def version(self) -> str:
-        """The extractor version: a hash of prompt, schema, model and parameters."""
+        """The extractor version where a project adds nothing.
+
+        A hash of prompt, schema, model and parameters.
+        """
         ...
 
     @property

@@ -83,8 +83,9 @@ KEYS: Final[tuple[Key, ...]] = (
         "extraction_llm.api_key_secret",
         "see meaning",
         "The name of an environment variable of the extraction process that holds the key; it ends"
-        " with `_API_KEY`. Left out: the provider's (`OPENAI_API_KEY`, ...), else `LLM_API_KEY`,"
-        " else, where provider and address are the process's, its key.",
+        " with `_API_KEY`. Left out: the process's key where provider and address are the"
+        " process's; else the provider's variable (`OPENAI_API_KEY`, ...), else `LLM_API_KEY`; with"
+        " `openai_compatible` none.",
     ),
     _on(
         "extraction_llm.auth_header",

@@ -6,7 +6,7 @@ said in a turn can end a block, because `<` is written as an escape inside the o
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -15,6 +15,7 @@ from pipeline.ports import ModelRequest
 from pipeline.recalled import without_recalled
 from pipeline.redaction import redact
 from schemas.memory import Answer, Kind
+from schemas.project import NO_INSTRUCTIONS, Instructions
 from schemas.turn import Role, Turn
 
 PROMPT_VERSION: Final = "v1"
@@ -24,6 +25,12 @@ TOOL_NAME: Final = "Memories"
 LEFT_OUT: Final = "[left out]"
 TOOL_OUTPUT_CHARACTERS: Final = 300
 """How much of a tool's output is shown: enough to follow the talk, no source of memories."""
+
+_PROJECT_HEAD: Final = (
+    "# This project\n\nWhat follows was written by those who run this server. It decides what is"
+    " worth knowing here and what is not; it changes neither the format nor what is said above of"
+    " evidence, quotes and secrets."
+)
 
 _FILES: Final = Path(__file__).parent / "prompts" / PROMPT_VERSION
 _ESCAPES: Final = str.maketrans(
@@ -39,21 +46,42 @@ def messages(request: ModelRequest) -> list[dict[str, str]]:
         _block("turns", request.turns),
     )
     return [
-        {"role": "system", "content": instructions() + _wanted(request.kinds)},
+        {"role": "system", "content": system_prompt(request.instructions, request.kinds)},
         {"role": "user", "content": "\n".join(blocks)},
     ]
 
 
+def system_prompt(of_project: Instructions, kinds: Iterable[Kind]) -> str:
+    """Return what the model is told before it is shown any turn. Pure."""
+    return instructions(_words(of_project)) + _project(of_project) + _wanted(kinds)
+
+
 @cache
-def instructions() -> str:
-    """Return the system prompt, vocabulary included."""
-    return _read("extract.md").replace("{{vocabulary}}", _read("vocabulary.txt").strip())
+def instructions(words: str = "") -> str:
+    """Return the prompt that all projects share, with more words in its vocabulary."""
+    vocabulary = _read("vocabulary.txt").strip()
+    return _read("extract.md").replace("{{vocabulary}}", vocabulary + words)
+
+
+def project_version(shared: str, of_project: Instructions, kinds: Collection[Kind]) -> str:
+    """Return the version of an extractor for a project.
+
+    Args:
+        shared: That of its model with the prompt that all projects share.
+        of_project: What the project adds to the prompt.
+        kinds: What is asked for.
+    """
+    if of_project == NO_INSTRUCTIONS and set(kinds) == set(Kind):
+        return shared
+    told = system_prompt(of_project, kinds)
+    return f"{shared}-{hashlib.sha256(told.encode()).hexdigest()[:8]}"
 
 
 def extractor_version(*, model: str, parameters: Mapping[str, float | str]) -> str:
     """Return the version of an extractor: answers of one version may be compared.
 
-    A hash of the prompt files, the schema of the answer, the model and its parameters.
+    A hash of the prompt files, the schema of the answer, the model and its parameters. What a
+    project adds is in `project_version`.
     """
     ingredients = {
         "prompt": instructions(),
@@ -67,6 +95,29 @@ def extractor_version(*, model: str, parameters: Mapping[str, float | str]) -> s
 
 def _read(name: str) -> str:
     return (_FILES / name).read_text(encoding="utf-8")
+
+
+def _words(of_project: Instructions) -> str:
+    """Return a project's words as lines of the vocabulary."""
+    return "".join(
+        f"\n{word.name:<14} {_line_of(word.description)}" for word in of_project.vocabulary
+    )
+
+
+def _project(of_project: Instructions) -> str:
+    """Return what a project says of itself; nothing where it says nothing."""
+    parts: list[str] = []
+    if of_project.mission is not None:
+        parts.append(of_project.mission.strip())
+    for kind, text in of_project.prompts.items():
+        parts.append(f"About **{kind}** memories: {text.strip()}")
+    if not parts:
+        return ""
+    return "\n".join(("", _PROJECT_HEAD, *(f"\n{part}" for part in parts), ""))
+
+
+def _line_of(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _wanted(kinds: Iterable[Kind]) -> str:

@@ -39,6 +39,10 @@ class Reason(StrEnum):
     NO_SUCH_ROUTE = "no_such_route"
     PARAMETER_REFUSED = "parameter_refused"
     MISCONFIGURED = "misconfigured"
+    SECRET_MISSING = "secret_missing"  # noqa: S105 (a reason)
+    """The variable that a project's key should be in holds nothing."""
+    MODEL_NOT_NAMED = "model_not_named"
+    """A project names a provider that is not the process's, and no model of it."""
     CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
     CONTENT_FILTER = "content_filter"
     REFUSAL = "refusal"
@@ -117,6 +121,14 @@ REASON_ACTIONS: Final[dict[Reason, str]] = {
     Reason.NO_SUCH_ROUTE: "Set AFTERTURN_LLM__BASE_URL to an OpenAI-compatible endpoint.",
     Reason.PARAMETER_REFUSED: (
         "Set what the model takes, e.g. AFTERTURN_LLM__TEMPERATURE=1 for a reasoning model."
+    ),
+    Reason.SECRET_MISSING: (
+        "Set the variable that the project's extraction_llm.api_key_secret names (or its provider's"
+        " own) where extraction runs, and start that again."
+    ),
+    Reason.MODEL_NOT_NAMED: (
+        "Name extraction_llm.model in the project's settings; then `./afterturn memory configure`"
+        " and `apply`."
     ),
     Reason.MISCONFIGURED: "Run `./afterturn doctor` and change what it names.",
     Reason.CONTEXT_LENGTH_EXCEEDED: CLASS_ACTIONS[FailureClass.CONTEXT_LENGTH],

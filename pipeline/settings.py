@@ -104,6 +104,8 @@ class ExtractionSettings(_Group):
     context_turns: int = Field(default=6, ge=0)
     """How many turns before the snapshot the model is shown."""
     context_tokens: int = Field(default=1000, ge=0)
+    opt_in: bool = False
+    """Whether projects that have no settings are not extracted; see docs/projects.md."""
 
 
 class RetrySettings(_Group):

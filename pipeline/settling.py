@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import structlog
 
 from pipeline.crash_points import CrashPoint, reached
+from pipeline.extractors import Extractor
 from pipeline.fates import ClaimLostError, Context, Fates
 from pipeline.gating import Passage
 from pipeline.judging import Judgement
@@ -29,7 +30,7 @@ class Claimed:
     calls: int = 0
     part: int | None = None
     """The part a model is being asked for, if one is."""
-    model: str
+    extractor: Extractor
     project_id: str | None = None
     passage: Passage
     is_crash_loop: bool
@@ -38,7 +39,8 @@ class Claimed:
     @property
     def context(self) -> Context:
         """What is known about where the work comes from."""
-        return Context(message=self.message, project_id=self.project_id, model=self.model)
+        model = self.extractor.model.name
+        return Context(message=self.message, project_id=self.project_id, model=model)
 
 
 class Settler:

@@ -23,6 +23,8 @@ class Outcome(StrEnum):
     PARTIAL = "partial"
     DEAD = "dead"
     GONE = "gone"
+    NOT_ASKED = "not_asked"
+    """Its project extracts nothing, so no model was asked; a replay can."""
 
 
 class SetAside(Frozen):
@@ -67,6 +69,7 @@ class Part(Frozen):
     first_seq: int
     last_seq: int
     kinds: tuple[Kind, ...]
+    """What it may be asked for; once it is answered, what it was asked for."""
     state: PartState = PartState.WAITING
     max_tokens: int | None = None
     """A larger limit than the configured one, after a truncated answer."""
@@ -114,6 +117,8 @@ class Extraction(Frozen):
     run: int
     version: str | None = None
     """The extractor's version, fixed with the first stored answer."""
+    revision: int | None = None
+    """Of its project's settings, fixed with the version."""
     parts: tuple[Part, ...] = ()
     fence: int = 0
     claim: Claim | None = None

@@ -320,6 +320,18 @@ class Capacity(Group):
     max_replicas: Annotated[Whole, Field(ge=1, le=10)] | None = None
 
 
+class Instructions(Frozen):
+    """What a project says to the model that reads its conversations."""
+
+    mission: str | None = None
+    vocabulary: tuple[Word, ...] = ()
+    prompts: dict[Kind, str] = Field(default_factory=dict[Kind, str])
+    """By kind of memory, where something is said of it."""
+
+
+NO_INSTRUCTIONS: Final = Instructions()
+
+
 Index = dict[Indexed, Annotated[tuple[Leg, ...], Field(min_length=1)]]
 _DEFAULT_INDEX: Final[Index] = {Indexed.SHORT_TERM: (Leg.TEXT,)}
 
@@ -357,10 +369,14 @@ class ProjectSettings(Group):
         return tuple(kind for kind in Kind if kind.value in self.extraction.enabled)
 
     @property
-    def prompts(self) -> dict[Kind, str]:
-        """What the model is told about a kind, where it is told anything."""
+    def instructions(self) -> Instructions:
+        """What is said to the model."""
         texts = {kind: self._rules(kind).prompt for kind in Kind}
-        return {kind: text for kind, text in texts.items() if text is not None}
+        return Instructions(
+            mission=self.extraction.mission,
+            vocabulary=self.extraction.vocabulary,
+            prompts={kind: text for kind, text in texts.items() if text is not None},
+        )
 
     @property
     def filterable(self) -> dict[str, MetadataType]:

@@ -11,8 +11,15 @@ _KEY_WANTED: Final = frozenset({"openai", "anthropic", "gemini"})
 PROVIDERS: Final = "openai, anthropic, gemini or openai_compatible"
 
 
-def model_from(settings: LLMSettings, *, clock: Clock | None = None) -> InstructedModel:
-    """Return the configured model; nothing is sent yet.
+def model_from(
+    settings: LLMSettings, *, auth_header: str | None = None, clock: Clock | None = None
+) -> InstructedModel:
+    """Return a model; nothing is sent yet.
+
+    Args:
+        settings: Which one, and how it is asked.
+        auth_header: `api-key` where a gateway wants the key there; else as its protocol has it.
+        clock: When an answer counts as given.
 
     Raises:
         ConfigurationError: Something is missing; the message says what to set.
@@ -21,7 +28,7 @@ def model_from(settings: LLMSettings, *, clock: Clock | None = None) -> Instruct
     if missing:
         raise ConfigurationError(f"No model can be asked: set {', '.join(missing)}.")
     return InstructedModel(
-        _vendor(settings),
+        _vendor(settings, auth_header),
         model=settings.model or "",
         timeout=settings.timeout,
         reasks=settings.reasks,
@@ -44,7 +51,7 @@ def _missing(settings: LLMSettings) -> list[str]:
     return missing
 
 
-def _vendor(settings: LLMSettings) -> Vendor:
+def _vendor(settings: LLMSettings, auth_header: str | None) -> Vendor:
     # A server of one's own often wants no key, but the client insists on some.
     api_key = settings.api_key.get_secret_value() if settings.api_key else "none"
     # ruff: noqa: PLC0415 (each takes seconds to load, and one is asked)
@@ -74,4 +81,5 @@ def _vendor(settings: LLMSettings) -> Vendor:
                 api_key=api_key,
                 timeout=settings.timeout,
                 limit_parameter="max_completion_tokens" if is_openai else "max_tokens",
+                key_header=auth_header if auth_header == "api-key" else None,
             )

@@ -36,7 +36,13 @@ class OpenAI:
     errors: tuple[type[Exception], ...] = (openai.OpenAIError,)
 
     def __init__(
-        self, *, base_url: str, api_key: str, timeout: timedelta, limit_parameter: str
+        self,
+        *,
+        base_url: str,
+        api_key: str,
+        timeout: timedelta,
+        limit_parameter: str,
+        key_header: str | None = None,
     ) -> None:
         """Build a client; nothing is sent.
 
@@ -46,12 +52,14 @@ class OpenAI:
             timeout: How long the connection may be silent.
             limit_parameter: What the endpoint calls the limit of an answer; OpenAI's newer models
                 know `max_completion_tokens` only, and most others `max_tokens` only.
+            key_header: Where the key goes in place of `Authorization`, as some gateways have it.
         """
         self._limit_parameter = limit_parameter
         self._client = openai.AsyncOpenAI(
             base_url=base_url,
             api_key=api_key,
             max_retries=0,
+            default_headers=(None if key_header is None else _with_key_in(key_header, api_key)),
             http_client=BoundedClient(timeout=timeout),
         )
 
@@ -118,6 +126,10 @@ class OpenAI:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.close()
+
+
+def _with_key_in(header: str, api_key: str) -> dict[str, Any]:
+    return {header: api_key, "Authorization": openai.Omit()}
 
 
 def _ending(choices: list[Any]) -> tuple[FailureClass, Reason] | None:

@@ -24,6 +24,7 @@ from schemas.extraction import (
     SetAside,
 )
 from schemas.failure import Attempt, Letter
+from schemas.memory import Kind
 
 _BOOKKEEPING: Final = ("_id", "unsent_since_ms")
 
@@ -113,7 +114,14 @@ class MongoExtractions:
         )
 
     async def store_reply(
-        self, extraction: Extraction, part: int, reply: Reply, *, version: str
+        self,
+        extraction: Extraction,
+        part: int,
+        reply: Reply,
+        *,
+        version: str,
+        revision: int = 0,
+        kinds: Sequence[Kind] = tuple(Kind),
     ) -> Extraction:
         """Keep an answer where that part has none; return the extraction as it then stands.
 
@@ -127,11 +135,12 @@ class MongoExtractions:
         answered: Document = {
             f"parts.{part}.reply": reply.model_dump(),
             f"parts.{part}.version": version,
+            f"parts.{part}.kinds": list(kinds),
             f"parts.{part}.state": PartState.ANSWERED,
         }
         # The version is fixed in the same update as the first answer: no kill comes between.
         is_first = extraction.version is None and await self._update(
-            waiting | {"version": None}, answered | {"version": version}
+            waiting | {"version": None}, answered | {"version": version, "revision": revision}
         )
         if not is_first:
             await self._update(waiting, answered)
@@ -197,9 +206,14 @@ class MongoExtractions:
         *,
         attempt: Attempt | None,
         ends_claim: bool,
+        waits_free: bool = False,
     ) -> bool:
         """Replace the live message by another, as unsent, with the attempt, in one update."""
         changes: Document = {"next": following.model_dump()}
+        if waits_free:
+            now_ms = following.scheduled_ms
+            free_ms = _waited_ms(extraction, now_ms) + following.due_ms - now_ms
+            changes |= {"first_seen_ms": extraction.first_seen_ms + free_ms, "held_since_ms": None}
         if ends_claim:
             changes |= {"claim": None, "crashes": 0}
         update: Document = {"$set": changes, "$min": {"unsent_since_ms": following.scheduled_ms}}

@@ -8,6 +8,7 @@ import pytest
 from pipeline import guarding
 from pipeline.breaking import Cooldowns
 from pipeline.gating import Gate, HeldError
+from pipeline.limiting import Limiter
 from schemas.breaker import Breaker
 from schemas.guard import Guard
 from tests.virtual_time import VirtualTime
@@ -50,7 +51,7 @@ async def test_what_others_changed_is_seen_though_the_servers_clock_was_set_back
         server_time=time,
         target="t",
         version="v",
-        permits=1,
+        limiter=Limiter(1),
         cooldowns=Cooldowns(passing=(timedelta(1),), personal=(timedelta(1),)),
         answer_within=timedelta(seconds=1),
     )
