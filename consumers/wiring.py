@@ -210,6 +210,7 @@ def waker(parts: Installation) -> Waker:
                     server_time=parts.server_time,
                     settings=settings.snapshot,
                     lost_after=settings.waker.lost_after,
+                    projects=parts.projects,
                     metrics=parts.metrics,
                 ),
             ),
@@ -245,6 +246,7 @@ def snapshot_step(parts: Installation) -> SnapshotStep:
         ids=parts.ids,
         settings=parts.settings.snapshot,
         wake_after=parts.settings.waker.lost_after,
+        projects=parts.projects,
     )
     return SnapshotStep(cutter=cutter, undecodable=parts.dead_letters)
 

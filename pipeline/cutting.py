@@ -22,6 +22,7 @@ from pipeline.planning import FIRST_TICKET, ready_data, ready_event
 from pipeline.ports import (
     OpenSession,
     OpenTurn,
+    Projects,
     Publisher,
     ServerTime,
     Sessions,
@@ -156,6 +157,27 @@ def missing(turns: Iterable[OpenTurn], first_seq: int) -> Iterator[int]:
         first_seq = turn.seq + 1
 
 
+async def rules_of(
+    project_id: str, process: SnapshotSettings, projects: Projects | None
+) -> SnapshotSettings:
+    """Return when to cut the sessions of a project.
+
+    Args:
+        project_id: Whose.
+        process: What holds where it sets nothing.
+        projects: What projects set; none where nobody sets anything.
+    """
+    if projects is None:
+        return process
+    own = (await projects.applied(project_id)).settings.background_extraction.snapshot
+    changes: dict[str, object] = {}
+    if own.max_messages is not None:
+        changes["max_messages"] = own.max_messages
+    if own.stale_minutes is not None:
+        changes["stale"] = timedelta(minutes=own.stale_minutes)
+    return process.model_copy(update=changes) if changes else process
+
+
 class Cutter:
     """Cuts sessions.
 
@@ -173,8 +195,10 @@ class Cutter:
         ids: OpaqueIds,
         settings: SnapshotSettings,
         wake_after: timedelta,
+        projects: Projects | None = None,
         gap_after: timedelta = GAP_AFTER,
     ) -> None:
+        self._projects = projects
         self._sessions = sessions
         self._turns = turns
         self._snapshots = snapshots
@@ -206,8 +230,11 @@ class Cutter:
         if turns and turns[0].seq < first_seq:
             await self._finish(session, turns[0].seq)
         turns = [turn for turn in turns if turn.seq >= first_seq]
+        if not turns:
+            return True
+        rules = await rules_of(turns[0].project_id, self._settings, self._projects)
         now_ms = await self._server_time.now_ms()
-        if due_reason(turns, self._settings, _moment(now_ms)) is None:
+        if due_reason(turns, rules, _moment(now_ms)) is None:
             return True
         state = await self._sessions.by_key(session)
         if state is None:
@@ -218,7 +245,7 @@ class Cutter:
             if await self._snapshots.last(session) != last:
                 return False
             turns, hole = await self._around_holes(state, turns, first_seq, now_ms)
-        cuts = plan_cuts(turns, self._settings, _moment(now_ms), first_seq=first_seq, hole=hole)
+        cuts = plan_cuts(turns, rules, _moment(now_ms), first_seq=first_seq, hole=hole)
         return await self._make(state, cuts, now_ms)
 
     async def _make(self, state: SessionState, cuts: Sequence[Cut], now_ms: int) -> bool:

@@ -23,7 +23,7 @@ from schemas.extraction import (
 )
 from schemas.failure import Attempt, Letter
 from schemas.guard import Guard
-from schemas.identity import ReadScope, Scope, SessionIdentity
+from schemas.identity import DEFAULT_PROJECT, ReadScope, Scope, SessionIdentity
 from schemas.memory import Kind
 from schemas.message import IncomingMessage, OutgoingMessage
 from schemas.operator_action import OperatorAction
@@ -111,6 +111,7 @@ class OpenTurn:
     recorded_at: datetime
     closes: bool = False
     """The session was closed when this was its newest turn."""
+    project_id: str = DEFAULT_PROJECT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +127,7 @@ class OpenSession:
     newest_recorded_at: datetime
     is_closed: bool
     """One of them closes the session."""
+    project_id: str = DEFAULT_PROJECT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,10 @@ from typing import Final
 import structlog
 
 from pipeline.crash_points import CrashPoint, reached
-from pipeline.cutting import is_due
+from pipeline.cutting import is_due, rules_of
 from pipeline.messages import encode
 from pipeline.metrics import NO_METRICS, Metrics
-from pipeline.ports import OpenSession, Publisher, ServerTime, Snapshots, Turns
+from pipeline.ports import OpenSession, Projects, Publisher, ServerTime, Snapshots, Turns
 from pipeline.settings import SnapshotSettings
 from pipeline.sweeping import mend_each
 from schemas.event import TurnRecorded, TurnRecordedData, event_id
@@ -116,9 +116,11 @@ class OpenTurnsSweep:
         server_time: ServerTime,
         settings: SnapshotSettings,
         lost_after: timedelta,
+        projects: Projects | None = None,
         limit: int = LIMIT,
         metrics: Metrics = NO_METRICS,
     ) -> None:
+        self._projects = projects
         self._turns = turns
         self._metrics = metrics
         self._publisher = publisher
@@ -138,7 +140,15 @@ class OpenTurnsSweep:
         now_ms = await self._server_time.now_ms()
         known = {session.session for session in sessions}
         self._woken = {key: woken for key, woken in self._woken.items() if key in known}
-        due = [session for session in sessions if self._is_to_wake(session, now_ms)]
+        rules = {
+            project: await rules_of(project, self._settings, self._projects)
+            for project in {session.project_id for session in sessions}
+        }
+        due = [
+            session
+            for session in sessions
+            if self._is_to_wake(session, rules[session.project_id], now_ms)
+        ]
         due.sort(key=lambda session: session.oldest_recorded_at)
         due = due[: self._limit]
 
@@ -149,10 +159,10 @@ class OpenTurnsSweep:
 
         return await mend_each(due, wake, sweep="open_turns", metrics=self._metrics)
 
-    def _is_to_wake(self, session: OpenSession, now_ms: int) -> bool:
+    def _is_to_wake(self, session: OpenSession, rules: SnapshotSettings, now_ms: int) -> bool:
         now = _moment(now_ms)
         is_late = now - session.oldest_recorded_at >= self._lost_after
-        if not is_late and not is_due(session, self._settings, now):
+        if not is_late and not is_due(session, rules, now):
             return False
         woken = self._woken.get(session.session)
         if woken is None or woken.oldest_seq != session.oldest_seq:

@@ -12,7 +12,14 @@ from schemas.identity import ReadScope, Visibility
 from schemas.turn import Turn
 
 _BOOKKEEPING: Final = ("_id", "write", "open", "closes", "idempotency", "body")
-_OPEN_TURN: Final[Document] = {"_id": 0, "seq": 1, "tokens": 1, "recorded_at": 1, "closes": 1}
+_OPEN_TURN: Final[Document] = {
+    "_id": 0,
+    "seq": 1,
+    "tokens": 1,
+    "recorded_at": 1,
+    "closes": 1,
+    "identity.project_id": 1,
+}
 _BY_SESSION: Final[list[Document]] = [
     {"$match": {"open": {"$exists": True}}},
     {
@@ -25,6 +32,7 @@ _BY_SESSION: Final[list[Document]] = [
             "oldest_recorded_at": {"$min": "$recorded_at"},
             "newest_recorded_at": {"$max": "$recorded_at"},
             "closes": {"$max": "$closes"},
+            "project_id": {"$max": "$identity.project_id"},
         }
     },
 ]
@@ -107,6 +115,7 @@ class MongoTurns:
                 tokens=document["tokens"],
                 recorded_at=document["recorded_at"],
                 closes=bool(document.get("closes")),
+                project_id=document["identity"]["project_id"],
             )
             async for document in cursor
         ]
