@@ -48,6 +48,8 @@ class HttpApp:
     def __init__(
         self, application: ASGIApp, settings: HttpSettings, *, stop_within: timedelta
     ) -> None:
+        self.application = application
+        """What it serves."""
         self._settings = settings
         self._server = _Server(
             uvicorn.Config(

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 from agent_engine_sdk_memory import Memory, MemoryRequestContext
 from agent_engine_sdk_memory._client import MemoryClient
 
-from api.server import http_app
+from api.server import HttpApp, http_app
+from consumers.exporting import PrometheusExporter
 from consumers.wiring import Installation, wire
 from pipeline.settings import Settings
 from pipeline.stores.indexes import apply_indexes
@@ -28,14 +29,22 @@ class Silent:
 class Server:
     """What a test talks to."""
 
-    def __init__(self, url: str, parts: Installation, clients: ExitStack) -> None:
-        self.url = url
+    def __init__(self, app: HttpApp, parts: Installation, clients: ExitStack) -> None:
+        self.url = app.address
+        self.app = app
         self.parts = parts
         self._clients = clients
 
-    def memory(self, project: str | None = None, *, path: str = "", **bound: Any) -> Memory:
+    def memory(
+        self,
+        project: str | None = None,
+        *,
+        path: str = "",
+        token: str | None = None,
+        **bound: Any,
+    ) -> Memory:
         """Return the published client, on the project's routes if one is named."""
-        memory = Memory(base_url=self.url + path, project_id=project)
+        memory = Memory(base_url=self.url + path, project_id=project, service_account_token=token)
         self._clients.callback(memory.close)
         return memory.bind(MemoryRequestContext(**bound)) if bound else memory
 
@@ -47,17 +56,17 @@ class Server:
 
 
 @asynccontextmanager
-async def served(db: Database) -> AsyncGenerator[Server]:
-    """Serve a database that is empty but for its indexes."""
+async def served(db: Database, **http: Any) -> AsyncGenerator[Server]:
+    """Serve a database that is empty but for its indexes, with settings of HTTP."""
     await apply_indexes(db)
-    settings = Settings.model_validate({"http": {"port": 0}})
-    parts = await wire(settings, db, Silent())
+    settings = Settings.model_validate({"http": {"port": 0, **http}})
+    parts = await wire(settings, db, Silent(), PrometheusExporter())
     async with http_app(parts) as app:
         app.open()
         await app.start()
         try:
             with ExitStack() as clients:
-                yield Server(app.address, parts, clients)
+                yield Server(app, parts, clients)
         finally:
             await app.stop()
 
