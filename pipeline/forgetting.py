@@ -121,8 +121,9 @@ class Forgetter:
             scope=record.scope,
             slot=record.record_id,
             memory_id=memory_id,
-            # Clocks differ: what it holds was said before, whatever its own moment.
-            as_of=max([now, *(one.position.effective_at for one in said)]),
+            # A save may stand a moment ahead of the clock, after what it was saved over. Turns whose
+            # clock was ahead are barred as evidence, which keeps nothing else out.
+            as_of=max([now, *(one.position.effective_at for one in said if one.saved)]),
             evidence=evidence_of(one for one in said if one.assertion_id not in spared),
             state=TombstoneState.WRITTEN,
         )
@@ -138,12 +139,16 @@ class Forgetter:
             await self._advanced(tombstone, TombstoneState.DONE, timedelta())
 
     async def _remove(self, tombstone: Tombstone) -> None:
-        """Remove what the slot may not hold; answers first, for assertions are what names them."""
+        """Remove what the slot may not hold; answers first, for assertions are what names them.
+
+        Nothing is folded for it: a fold leaves out what is barred, whether it is there or not.
+        """
         bar = (await self._records.bars([tombstone.slot])).get(tombstone.slot)
         said = await self._assertions.of_slot(tombstone.slot)
         gone = [one for one in said if is_barred(bar, one)]
         await self._answers.blank(sorted({one.extraction_id for one in gone if one.extraction_id}))
-        await self._folder.remove(gone)
+        await self._assertions.remove([one.assertion_id for one in gone])
+        reached(CrashPoint.ASSERTIONS_REMOVED)
 
     async def _advanced(
         self, tombstone: Tombstone, state: TombstoneState, wait: timedelta

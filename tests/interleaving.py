@@ -47,7 +47,11 @@ class Gated:
 
 
 def _hashable(answer: object) -> Hashable:
-    return tuple(cast("list[Hashable]", answer)) if isinstance(answer, list) else answer
+    if isinstance(answer, list):
+        return tuple(cast("list[Hashable]", answer))
+    if isinstance(answer, dict):
+        return tuple(sorted(cast("dict[str, Hashable]", answer).items()))
+    return answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,17 +76,20 @@ def run_alone(process: Coroutine[Any, Any, T]) -> T:
             return cast("T", end.value)
 
 
-def explore(make: Callable[[], Race], *, kills: int = 0) -> int:
+def explore(make: Callable[[], Race], *, kills: int = 0, switches: int | None = None) -> int:
     """Run a race in every order of its steps; return how many states it can be in.
 
     Args:
         make: Makes the race anew for each order.
         kills: How many of the processes may die, each before any of its steps.
+        switches: How often a process may be interrupted by another before its end; any number if
+            none is given. Races that need many interruptions to go wrong are rare, and the orders
+            of long processes too many to run.
     """
     seen: set[int] = set()
     prefix: list[int] = []
     while True:
-        taken = _run(make(), prefix, kills, seen)
+        taken = _run(make(), prefix, kills, switches, seen)
         while taken and taken[-1][0] + 1 == taken[-1][1]:
             taken.pop()
         if not taken:
@@ -91,7 +98,9 @@ def explore(make: Callable[[], Race], *, kills: int = 0) -> int:
         prefix[-1] += 1
 
 
-def _run(race: Race, prefix: Sequence[int], kills: int, seen: set[int]) -> list[tuple[int, int]]:
+def _run(
+    race: Race, prefix: Sequence[int], kills: int, switches: int | None, seen: set[int]
+) -> list[tuple[int, int]]:
     """Run one order until its end or a state seen before.
 
     Returns each choice made, and how many there were.
@@ -100,17 +109,22 @@ def _run(race: Race, prefix: Sequence[int], kills: int, seen: set[int]) -> list[
     story: list[str] = []
     alive = {index: process for index, process in enumerate(race.processes) if _advances(process)}
     steps = [0] * len(race.processes)
+    running: int | None = None
     try:
         while alive:
-            options = [(index, False) for index in alive]
+            may_step = [running] if switches == 0 and running in alive else list(alive)
+            options = [(index, False) for index in may_step]
             if kills > 0:
-                options += [(index, True) for index in alive]
+                options += [(index, True) for index in may_step]
             choice = prefix[len(taken)] if len(taken) < len(prefix) else 0
             is_new_choice = len(taken) + 1 >= len(prefix)
             taken.append((choice, len(options)))
             index, dies = options[choice]
             story.append(f"kill {index}" if dies else str(index))
             steps[index] += 1
+            if switches and running in alive and index != running:
+                switches -= 1
+            running = index
             if dies:
                 alive.pop(index).close()
                 kills -= 1
@@ -119,7 +133,8 @@ def _run(race: Race, prefix: Sequence[int], kills: int, seen: set[int]) -> list[
             if not is_new_choice:
                 continue
             race.holds_always()
-            state = hash((race.state(), tuple(steps), tuple(alive), kills))
+            bound = None if switches is None else (running, switches)
+            state = hash((race.state(), tuple(steps), tuple(alive), kills, bound))
             if state in seen:
                 return taken
             seen.add(state)

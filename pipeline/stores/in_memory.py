@@ -13,7 +13,7 @@ from schemas.assertion import Assertion
 from schemas.identity import ReadScope
 from schemas.memory import Kind
 from schemas.record import Record
-from schemas.tombstone import Bar
+from schemas.tombstone import Bar, Tombstone, TombstoneState
 from schemas.topics import Stage
 
 
@@ -155,6 +155,33 @@ class MemoryRecords:
             if any(run.memory_id == memory_id for run in row.record.runs)
             and _is_within(row.record, scope)
         ]
+
+
+class MemoryTombstones:
+    """Port `Tombstones`."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, tuple[Tombstone, int]] = {}
+
+    async def write(self, tombstone: Tombstone, *, due_ms: int) -> None:
+        """Store one; it is due from then on. Idempotent by its id."""
+        self._rows.setdefault(tombstone.tombstone_id, (tombstone, due_ms))
+
+    async def advance(self, tombstone: Tombstone, state: TombstoneState, *, due_ms: int) -> None:
+        """Store how far it is, if it is as it was read; one that is done is never due."""
+        stored, _ = self._rows[tombstone.tombstone_id]
+        if stored.state is tombstone.state:
+            after = stored.model_copy(update={"state": state})
+            self._rows[tombstone.tombstone_id] = (after, due_ms)
+
+    async def due(self, now_ms: int, limit: int) -> list[Tombstone]:
+        """Return those that are due, the longest waiting first."""
+        waiting = [
+            (due_ms, tombstone_id)
+            for tombstone_id, (tombstone, due_ms) in self._rows.items()
+            if tombstone.state is not TombstoneState.DONE and due_ms <= now_ms
+        ]
+        return [self._rows[tombstone_id][0] for _, tombstone_id in sorted(waiting)[:limit]]
 
 
 class MemoryDeliveries:
