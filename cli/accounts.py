@@ -18,7 +18,6 @@ from pipeline.access import HASHING_PURPOSE, Secrets
 from pipeline.accounts import AccountDesk, NewSecret
 from pipeline.signing_in import FRESH
 from pipeline.stores.accounts import MongoAccounts
-from pipeline.stores.indexes import apply_indexes
 from pipeline.stores.operator_actions import MongoOperatorActions
 from schemas.access import SECRETS, Role, ServiceAccount
 
@@ -84,6 +83,7 @@ async def _create(
     name: str, data_dir: Path, output: Output, *, project: str, role: Role, org: str | None
 ) -> int:
     async with _opened(data_dir) as opened:
+        await opened.store.prepare()
         made = await opened.desk.create(name, project_id=project, role=role, org_id=org)
     output.say(f"Account {name}: {role}, project {project}{_of_org(org)}")
     _show(made, output)
@@ -135,8 +135,6 @@ async def _revoke(name: str, data_dir: Path, output: Output) -> int:
 @asynccontextmanager
 async def _opened(data_dir: Path) -> AsyncGenerator[_Open]:
     async with connected(settings_for(data_dir), data_dir) as parts:
-        # That no name is taken twice hangs on one, and an account may be what is made first.
-        await apply_indexes(parts.database)
         store = MongoAccounts(parts.database)
         yield _Open(
             desk=AccountDesk(

@@ -1,9 +1,9 @@
 """How much a project may store in a day, counted without a command for each turn.
 
 A process counts by itself and adds what it has counted to the sum of all when that is `BATCH`, or
-`EVERY` after it last did. So a project stores more than its quota by less than `BATCH` a process,
-and a little more where the sum can't be written or a process is killed: what it had not added is
-forgotten.
+`EVERY` after it last did; with twice a `BATCH` it waits until that is done. So a project stores
+more than its quota by less than `2 * BATCH` a process, and a little more where a process is killed:
+what it had not added is forgotten.
 """
 
 import asyncio
@@ -72,12 +72,15 @@ class Quota:
             return
         now_ms = await self._server_time.now_ms()
         count = await self._count(project_id, now_ms // _DAY_MS)
+        while count.adding is not None and count.own >= 2 * BATCH:
+            await asyncio.wait([count.adding])
         if count.added + count.own >= self._limit:
             raise QuotaExceededError(
                 f"the project has stored the {self._limit} turns and memories it may in a day",
                 (_DAY_MS - now_ms % _DAY_MS) / 1000,
             )
         count.own += 1
+        self._add_when_due(project_id, count)
         is_stored = False
         try:
             yield counted
@@ -85,7 +88,6 @@ class Quota:
         finally:
             if not is_stored:
                 count.own -= 1
-        self._add_when_due(project_id, count)
 
     async def close(self) -> None:
         """Add what is not added yet."""

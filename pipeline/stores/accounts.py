@@ -3,6 +3,7 @@
 from pymongo import ASCENDING
 from pymongo.errors import DuplicateKeyError
 
+from pipeline.stores.indexes import INDEXES
 from pipeline.stores.mongo import Collection, Database, Document
 from schemas.access import ServiceAccount
 
@@ -12,6 +13,10 @@ class MongoAccounts:
 
     def __init__(self, database: Database) -> None:
         self._collection: Collection = database["service_accounts"]
+
+    async def prepare(self) -> None:
+        """Make the index that keeps names apart: an account may be what is made first of all."""
+        await self._collection.create_indexes(list(INDEXES[self._collection.name]))
 
     async def by_id(self, account_id: str) -> ServiceAccount | None:
         """Return the account of a client id."""
