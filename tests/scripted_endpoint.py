@@ -302,6 +302,7 @@ class ScriptedEndpoint:
         self._lock = threading.Lock()
         self._script = deque(replies)
         self._respond = respond
+        self._respond_to: dict[str, Responder] = {}
         self._received: list[Received] = []
         self._arrived = threading.Condition(self._lock)
         self._unscripted = 0
@@ -352,6 +353,11 @@ class ScriptedEndpoint:
         with self._lock:
             self._respond = respond
 
+    def respond_to(self, key: str, respond: Responder) -> None:
+        """Let this callable answer requests with a key, whoever answers the others."""
+        with self._lock:
+            self._respond_to[f"Bearer {key}"] = respond
+
     def always(self, reply: Reply) -> None:
         """Answer so whatever the script does not."""
         self.respond_with(lambda _request: reply)
@@ -361,6 +367,7 @@ class ScriptedEndpoint:
         with self._lock:
             self._script.clear()
             self._respond = None
+            self._respond_to.clear()
             self._received.clear()
             self._unscripted = 0
             self._errors.clear()
@@ -444,7 +451,8 @@ class ScriptedEndpoint:
             self._arrived.notify_all()
             if self._script:
                 return self._script.popleft()
-            respond = self._respond
+            key = received.headers.get("authorization", "")
+            respond = self._respond_to.get(key, self._respond)
             if respond is None:
                 self._unscripted += 1
                 return status(500, message="The script has no reply for this request.")
