@@ -5,7 +5,9 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 
+from pipeline.errors import RecordingUnavailableError
 from pipeline.ports import NewestTurn, SessionState
 from schemas.identity import SessionIdentity
 
@@ -38,10 +40,12 @@ class Lanes:
 
     Args:
         idle: How many idle ones are remembered.
+        patience: How long to wait for those who came before.
     """
 
-    def __init__(self, *, idle: int) -> None:
+    def __init__(self, *, idle: int, patience: timedelta) -> None:
         self._idle_capacity = idle
+        self._patience_seconds = patience.total_seconds()
         self._in_use: dict[_Place, Lane] = {}
         self._idle: OrderedDict[_Place, Lane] = OrderedDict()
 
@@ -50,15 +54,26 @@ class Lanes:
 
     @asynccontextmanager
     async def enter(self, identity: SessionIdentity) -> AsyncGenerator[Lane]:
-        """Hold the lane of a session, first come first served."""
+        """Hold the lane of a session, first come first served.
+
+        Raises:
+            RecordingUnavailableError: Those before it take too long; nothing was stored.
+        """
         place = (identity.project_id, identity.user_id, identity.session_id)
         lane = self._in_use.get(place)
         if lane is None:
             lane = self._in_use[place] = self._idle.pop(place, None) or Lane()
         lane.users += 1
         try:
-            async with lane.lock:
+            try:
+                async with asyncio.timeout(self._patience_seconds):
+                    await lane.lock.acquire()
+            except TimeoutError as error:
+                raise RecordingUnavailableError("others of this session still wait") from error
+            try:
                 yield lane
+            finally:
+                lane.lock.release()
         finally:
             lane.users -= 1
             if lane.users == 0:

@@ -49,6 +49,9 @@ TRIES: Final = 64
 """How often a place may be lost to other processes before the caller is asked to try again."""
 STEP_BACK_SECONDS: Final = 0.002
 """How much longer each lost try waits than the one before."""
+PATIENCE: Final = timedelta(seconds=10)
+"""How long a call waits for those before it in its session; each of them may have to wait for a
+database that hangs."""
 DRAIN_TIMEOUT: Final = timedelta(seconds=5)
 
 
@@ -77,13 +80,14 @@ class Recorder:
         clock: Clock,
         announcer: Announcer | None = None,
         idle_sessions: int = IDLE_SESSIONS,
+        patience: timedelta = PATIENCE,
     ) -> None:
         self._sessions = sessions
         self._turns = turns
         self._ids = ids
         self._clock = clock
         self._announcer = announcer or Announcer(publisher)
-        self._lanes = Lanes(idle=idle_sessions)
+        self._lanes = Lanes(idle=idle_sessions, patience=patience)
 
     async def record(self, identity: object, said: object) -> Turn:
         """Store a turn; return it as stored, once a majority has it.

@@ -1,143 +1,34 @@
 """A process of the command line from its start to its end, whatever Kafka does meanwhile."""
 
 import asyncio
-import json
-import os
 import signal
-import sys
 import threading
-import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
 import pytest
-from pydantic import SecretStr
 
 from compose.embedded import embedded_kafka
 from compose.processes import free_port
 from compose.real_kafka import real_kafka
 from consumers.deadlines import longest_stop
-from consumers.wiring import Installation, installation, recorder
+from consumers.wiring import recorder
 from pipeline.messages import encode
 from pipeline.planning import FIRST_TICKET, ready_data, ready_event
-from pipeline.settings import KafkaSettings, MongoSettings, Settings
-from pipeline.stores.indexes import apply_indexes
-from producers.topics import apply_topics
 from schemas.extraction import Extraction, Outcome
 from schemas.identity import SessionIdentity
 from schemas.topics import GROUPS, SNAPSHOT_READY, Stage
 from tests import scripted_endpoint as scripted
 from tests.builders import SAID_AT, snapshot, turn
+from tests.faults.processes import PATIENCE_SECONDS, World, installed
 from tests.faults.proxy import proxy_to
 from tests.hanging import hanging
 from tests.integration.kafka import committed
 from tests.integration.test_health import Answer, get
 from tests.scripted_endpoint import ScriptedEndpoint
 
-ROOT = Path(__file__).parents[2]
-PATIENCE_SECONDS = 60
 TALK = SessionIdentity(user_id="noor", session_id="talk")
-
-
-@dataclass(slots=True, kw_only=True)
-class Process:
-    """A process of the command line, and what its log says."""
-
-    running: asyncio.subprocess.Process
-    said: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-
-    async def says(self, event: str) -> dict[str, Any]:
-        """Wait for an event."""
-        assert self.running.stderr is not None
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while True:
-                for each in self.said:
-                    if each["event"] == event:
-                        return each
-                line = await self.running.stderr.readline()
-                assert line, f"ended after {self.said}"
-                if line.startswith(b"{"):
-                    self.said.append(json.loads(line))
-
-    async def ends(self) -> tuple[int, float]:
-        """Send SIGTERM; return the exit code, and after how many seconds it came."""
-        began = time.monotonic()
-        self.running.send_signal(signal.SIGTERM)
-        assert self.running.stderr is not None
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            rest = await self.running.stderr.read()
-            code = await self.running.wait()
-        lines = [line for line in rest.splitlines() if line.startswith(b"{")]
-        self.said += [json.loads(line) for line in lines]
-        return code, time.monotonic() - began
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """Servers, and an installation on them."""
-
-    environment: dict[str, str]
-    parts: Installation
-
-    @property
-    def kafka(self) -> KafkaSettings:
-        """As the processes have it."""
-        return KafkaSettings(
-            drain_timeout=timedelta(seconds=3),
-            request_timeout=timedelta(seconds=2),
-            publish_timeout=timedelta(seconds=1),
-        )
-
-    @asynccontextmanager
-    async def run(self, role: str, **environment: str) -> AsyncGenerator[Process]:
-        """Run a role; it is killed at the end if it lives on."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("AFTERTURN_")}
-        running = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "cli", "run", role),
-            cwd=ROOT,
-            env=kept | {"PYTHONPATH": str(ROOT)} | self.environment | environment,
-            stderr=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.DEVNULL,
-        )
-        try:
-            yield Process(running=running)
-        finally:
-            if running.returncode is None:
-                running.kill()
-                await running.wait()
-
-
-@asynccontextmanager
-async def installed(
-    mongo_uri: str, bootstrap_servers: str, endpoint: ScriptedEndpoint
-) -> AsyncGenerator[World]:
-    mongo = MongoSettings(uri=SecretStr(mongo_uri), database=f"life_{uuid4().hex[:12]}")
-    kafka = KafkaSettings(bootstrap_servers=bootstrap_servers)
-    await apply_topics(kafka)
-    async with installation(Settings(mongo=mongo, kafka=kafka)) as parts:
-        await apply_indexes(parts.database)
-        yield World(
-            parts=parts,
-            environment={
-                "AFTERTURN_MONGO__URI": mongo_uri,
-                "AFTERTURN_MONGO__DATABASE": mongo.database,
-                "AFTERTURN_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers,
-                "AFTERTURN_KAFKA__INSTANCE_ID": "life",
-                "AFTERTURN_KAFKA__DRAIN_TIMEOUT": "3",
-                "AFTERTURN_KAFKA__REQUEST_TIMEOUT": "2",
-                "AFTERTURN_KAFKA__PUBLISH_TIMEOUT": "1",
-                "AFTERTURN_LLM__PROVIDER": "openai_compatible",
-                "AFTERTURN_LLM__MODEL": "scripted",
-                "AFTERTURN_LLM__BASE_URL": endpoint.url,
-                "AFTERTURN_HEALTH__PORT": "0",
-            },
-        )
-        await parts.database.client.drop_database(mongo.database)
 
 
 @pytest.fixture
@@ -183,10 +74,9 @@ async def test_deadlines_that_contradict_each_other_keep_a_role_from_starting(
     world: World,
 ) -> None:
     async with world.run("snapshot", AFTERTURN_KAFKA__REBALANCE_TIMEOUT="2") as process:
-        assert process.running.stderr is not None
         async with asyncio.timeout(PATIENCE_SECONDS):
-            said = (await process.running.stderr.read()).decode()
             code = await process.running.wait()
+    said = "".join(process.errors)
 
     assert code == 1
     assert "AFTERTURN_KAFKA__DRAIN_TIMEOUT" in said

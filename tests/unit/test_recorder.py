@@ -18,7 +18,7 @@ from pipeline.ids import OpaqueIds
 from pipeline.ports import IdempotencyKey, NewestTurn, OpenSession, OpenTurn, SessionState
 from producers.announcing import Announcer
 from producers.lanes import Lane, Lanes
-from producers.recording import Recorder
+from producers.recording import PATIENCE, Recorder
 from schemas.event import TurnRecorded
 from schemas.identity import SessionIdentity
 from schemas.message import OutgoingMessage
@@ -365,7 +365,7 @@ async def test_draining_waits_for_what_is_on_its_way_and_no_longer_than_told() -
 
 
 async def test_idle_sessions_are_remembered_within_a_bound() -> None:
-    lanes = Lanes(idle=3)
+    lanes = Lanes(idle=3, patience=PATIENCE)
     for n in range(10):
         async with lanes.enter(SessionIdentity(user_id="u", session_id=str(n))):
             assert len(lanes) <= 4
@@ -374,7 +374,7 @@ async def test_idle_sessions_are_remembered_within_a_bound() -> None:
 
 
 async def test_a_lane_in_use_is_never_forgotten() -> None:
-    lanes = Lanes(idle=1)
+    lanes = Lanes(idle=1, patience=PATIENCE)
     whose = SessionIdentity(user_id="u", session_id="held")
     inside: list[Lane] = []
     leave = asyncio.Event()
@@ -401,3 +401,16 @@ async def test_a_lane_in_use_is_never_forgotten() -> None:
     await asyncio.gather(second, third)
 
     assert inside == [first, first]
+
+
+async def test_who_waits_behind_a_database_that_hangs_waits_within_a_bound() -> None:
+    """Else each in a session's row would wait for all before it, one timeout after the other."""
+    lanes = Lanes(idle=1, patience=timedelta(milliseconds=1))
+    whose = SessionIdentity(user_id="u", session_id="held")
+    async with lanes.enter(whose):
+        with pytest.raises(RecordingUnavailableError):
+            async with lanes.enter(whose):
+                raise AssertionError("the lane has two holders")
+
+    async with lanes.enter(whose) as lane:
+        assert lane.users == 1
