@@ -36,7 +36,7 @@ __all__ = ["broker", "parts"]
 SCOPE = ReadScope(project_id=IDENTITY.project_id, user_id=IDENTITY.user_id)
 RUN = f"{SNAPSHOT}:0"
 SAID = ("I live in Porto.", "I have a cat called Miso.")
-CAT = {
+CAT: dict[str, Any] = {
     "attribute": "pet",
     "label": "Miso",
     "text": "The user has a cat called Miso.",
