@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import pytest
 
@@ -129,6 +130,20 @@ async def test_a_revoked_account_is_of_no_use_and_its_name_stays_taken(world: Wo
     with pytest.raises(AccountError, match="another name"):
         await account(world.parts, "assistant", "beta")
     assert (await desk(world.parts).revoke("assistant")).revoked_at is not None
+
+
+async def test_a_token_is_pinned_to_its_project_and_ends_with_its_account(world: World) -> None:
+    """Whatever somebody does to the account by hand."""
+    token = await world.token(world.first.secret)
+    accounts = world.parts.database["service_accounts"]
+    for change, put_back in (
+        ({"project_id": "beta"}, {"project_id": "alpha"}),
+        ({"revoked_at": datetime(2026, 1, 1, tzinfo=UTC)}, {"revoked_at": None}),
+    ):
+        for fields, is_good in ((change, False), (put_back, True)):
+            await accounts.update_one({"_id": world.first.client_id}, {"$set": fields})
+            world.seconds[0] += FRESH.total_seconds()
+            assert await world.is_known(token) == is_good
 
 
 async def test_every_act_is_in_the_trail_once_and_nothing_of_what_was_sent(world: World) -> None:

@@ -20,6 +20,7 @@ EMPTY = ServiceAccount(
     account_id="sa_1", name="a", project_id="alpha", role=Role.AGENT, created_at=NOW
 )
 GOOD = TOKENS.make(EMPTY, "s1", token_id="t1", now_ms=NOW_MS)
+FEW = st.builds(Rate, burst=st.integers(1, 4), per_second=st.sampled_from([0.1, 1.0, 3.0]))
 RATES = st.builds(Rate, burst=st.integers(1, 50), per_second=st.floats(0.01, 200, allow_nan=False))
 
 
@@ -70,7 +71,7 @@ def test_no_text_is_taken_for_a_token_and_none_is_a_defect(text: str) -> None:
         TOKENS.read(text, now_ms=NOW_MS)
 
 
-@given(RATES, st.lists(st.floats(0, 5, allow_nan=False), max_size=200))
+@given(FEW, st.lists(st.sampled_from([0.0, 0.0, 0.3, 1.0, 60.0]), max_size=100))
 def test_no_span_lets_more_through_than_burst_and_rate(rate: Rate, pauses: list[float]) -> None:
     bucket, now, admitted = None, 0.0, list[float]()
     for pause in pauses:
@@ -98,10 +99,12 @@ def test_who_waits_as_told_is_let_in_and_who_is_earlier_is_not(
 
 @given(RATES, st.floats(-1e6, 1e6, allow_nan=False))
 def test_a_clock_that_goes_back_gives_nothing_and_takes_nothing(rate: Rate, jump: float) -> None:
-    bucket, now = None, 1e6
-    for _ in range(rate.burst):
-        bucket, wait = taken(bucket, rate, now)
+    now = 1e6
+    bucket, wait = taken(None, rate, now)
+    for _ in range(rate.burst - 1):
         assert wait == 0
+        bucket, wait = taken(bucket, rate, min(now, jump))
+    assert wait == 0
     bucket, wait = taken(bucket, rate, min(now, jump))
 
     assert wait > 0
