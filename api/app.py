@@ -4,9 +4,10 @@ from typing import Final
 
 from fastapi import FastAPI
 
-from api import errors, health, memories, recall, tokens, turns
+from api import custom, errors, health, memories, recall, tokens, turns
 from api.access import Access
 from api.admission import Admission, BodyLimit
+from api.described import REFUSALS
 from api.parts import Parts
 
 PREFIXES: Final = ("/api/v1/memory", "/api/v1/projects/{project_id}/memory", "/api/v1")
@@ -24,8 +25,13 @@ def application(parts: Parts) -> FastAPI:
     app.state.parts = parts
     errors.register(app)
     for place, prefix in enumerate(PREFIXES):
-        for routes in (turns.router(), recall.router(), memories.router()):
-            app.include_router(routes, prefix=prefix, include_in_schema=place < len(PREFIXES) - 1)
+        for routes in (turns.router(), recall.router(), memories.router(), custom.router()):
+            app.include_router(
+                routes,
+                prefix=prefix,
+                include_in_schema=place < len(PREFIXES) - 1,
+                responses=REFUSALS,
+            )
     app.include_router(tokens.router(parts.logins))
     app.include_router(health.router(parts))
     if parts.gatekeeper is not None:

@@ -1,0 +1,64 @@
+"""What `/openapi.json` says of each route is what the route does, whatever it is sent."""
+
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from unittest.mock import MagicMock
+from uuid import uuid4
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from pydantic import SecretStr
+from schemathesis.checks import CheckFunction
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from api.app import application
+from pipeline.settings import MongoSettings
+from pipeline.stores.mongo import connect, database
+from tests.integration.serving import served
+from tests.services import held
+
+EXAMPLES = 12
+SCHEMA = schemathesis.openapi.from_dict(application(MagicMock()).openapi()).include(
+    path_regex="^/(api/v1/memory|health|metrics)"
+)
+CHECKS: list[CheckFunction] = [
+    schemathesis.checks.not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+
+
+@pytest.fixture(scope="module")
+def url(mongo_uri: str) -> Generator[str]:
+    """A server over a database of this module's own."""
+
+    @asynccontextmanager
+    async def serving() -> AsyncGenerator[str]:
+        mongo = MongoSettings(uri=SecretStr(mongo_uri), database=f"contract_{uuid4().hex[:12]}")
+        client = connect(mongo)
+        try:
+            async with served(database(client, mongo)) as server:
+                yield server.url
+        finally:
+            await client.drop_database(mongo.database)
+            await client.close()
+
+    with held(serving()) as address:
+        yield address
+
+
+@SCHEMA.parametrize()
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
+def test_a_route_does_what_its_description_says(case: schemathesis.Case, url: str) -> None:
+    case.call_and_validate(base_url=url, checks=CHECKS)
