@@ -16,6 +16,7 @@ from pipeline.ports import Records
 from pipeline.quotas import Quota
 from pipeline.saving import Saver
 from pipeline.signing_in import Logins
+from pipeline.stores.projects import MongoProjects
 from pipeline.stores.turns import MongoTurns
 from producers.recording import Recorder
 
@@ -29,6 +30,7 @@ class Parts:
     forgetter: Forgetter
     records: Records
     turns: MongoTurns
+    projects: MongoProjects
     logins: Logins
     gatekeeper: Gatekeeper | None
     """None where nobody need sign in."""

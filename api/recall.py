@@ -1,6 +1,7 @@
 """Reading back: searches that return records, contexts that return what goes into a prompt."""
 
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter
@@ -13,10 +14,12 @@ from api.naming import Named, refused
 from api.parts import Call, Called
 from pipeline import filters
 from pipeline.contexts import Piece, Style, together, within, written
+from pipeline.errors import FilterError
 from pipeline.filters import Filter
 from pipeline.retrieving import Memory, memories_of, scores
 from pipeline.tokens import count
 from schemas.memory import Kind, ProceduralContent, TaxonomicContent
+from schemas.project import Indexed, Leg, MetadataType, ProjectSettings
 
 Json = dict[str, Any]
 TURNS: Final = 200
@@ -26,6 +29,11 @@ Source = Literal["stm", "semantic", "episodic", "procedural", "taxonomic"]
 Mode = Literal["text", "semantic", "hybrid"]
 _MODE: Final = "text"
 """The one way of matching there is in this version; others are answered by it, and it is said."""
+_LEGS: Final[dict[Mode, Leg]] = {"text": Leg.TEXT, "semantic": Leg.VECTOR, "hybrid": Leg.BOTH}
+"""What each mode needs of the index of a source that is filtered."""
+_NOT_LISTED: Final = (
+    "stm is no source of this project: list short_term in metadata_partition_index of its settings"
+)
 
 
 class SearchBody(Named):
@@ -100,7 +108,7 @@ def router() -> APIRouter:
             SourceSpec(source=source, metadata_filter=body.metadata_filter, top_k=body.top_k)
             for source in (sorted(set(sources)) if sources else ("episodic", "semantic"))
         ]
-        return await _context(body, specs, call, declared=None)
+        return await _context(body, specs, call, settings=None)
 
     for path in ("/context", "/retrieval/context"):
         routes.post(path)(context)
@@ -113,7 +121,8 @@ def router() -> APIRouter:
             raise refused("sources", "must name each source once")
         if STM in named and body.session_id is None:
             raise refused("session_id", "is required where stm is a source")
-        return await _context(body, body.sources, call, declared=())
+        project = await call.parts.projects.applied(call.caller.project(body))
+        return await _context(body, body.sources, call, settings=project.settings)
 
     return routes
 
@@ -154,16 +163,22 @@ async def _context(
     specs: list[SourceSpec],
     call: Call,
     *,
-    declared: tuple[str, ...] | None,
+    settings: ProjectSettings | None,
 ) -> Any:
+    """Answer; by a project's settings, or without any where every path may be filtered by."""
     began = time.perf_counter()
-    wanted = [_filter(spec.metadata_filter, declared) for spec in specs]
+    wanted = [
+        _filter(spec.metadata_filter, None)
+        if settings is None
+        else _declared_filter(spec, settings)
+        for spec in specs
+    ]
     found: list[list[Piece]] = []
     outcomes: list[Json] = []
     for spec, passing in zip(specs, wanted, strict=True):
-        error = None
+        error = None if settings is None else _unlisted(spec, settings)
         try:
-            pieces = await _pieces(body, spec, passing, call)
+            pieces = await _pieces(body, spec, passing, call) if error is None else []
         except PyMongoError as failure:
             pieces, error = [], type(failure).__name__
         found.append(pieces)
@@ -178,7 +193,7 @@ async def _context(
             }
         )
     if all(outcome["error"] for outcome in outcomes):
-        return unavailable("no source of the context could be read: try again in a moment")
+        return unavailable(_why_none(outcomes))
     retrieved = time.perf_counter()
     selected = within(together(found), body.max_tokens, _count)
     text = written(selected, body.format_style or Style.OPENAI)
@@ -258,8 +273,42 @@ def _ranked(query: str, memories: list[Memory]) -> list[tuple[Memory, float]]:
     return sorted(zip(newest, found, strict=True), key=lambda each: -each[1])
 
 
-def _filter(sent: dict[str, JsonValue] | None, declared: tuple[str, ...] | None) -> Filter:
+def _filter(
+    sent: dict[str, JsonValue] | None, declared: Mapping[str, MetadataType] | None
+) -> Filter:
     return filters.EVERYTHING if not sent else filters.parse(sent, declared)
+
+
+def _declared_filter(spec: SourceSpec, settings: ProjectSettings) -> Filter:
+    """Return the filter of a source.
+
+    Raises:
+        FilterError: It names what is not declared, or the source can't be filtered in its mode.
+    """
+    found = _filter(spec.metadata_filter, settings.filterable)
+    source, leg = _indexed(spec.source), _LEGS[spec.mode]
+    if filters.own_paths(found) and not settings.serves(source, leg):
+        raise FilterError(
+            f"source {spec.source} can't be filtered in mode {spec.mode}: list `{leg}` for {source}"
+            " in metadata_partition_index"
+        )
+    return found
+
+
+def _unlisted(spec: SourceSpec, settings: ProjectSettings) -> str | None:
+    """Return why a source is not there; none if it is."""
+    is_listed = any(settings.serves(Indexed.SHORT_TERM, leg) for leg in (Leg.TEXT, Leg.VECTOR))
+    return None if spec.source != STM or is_listed else _NOT_LISTED
+
+
+def _indexed(source: Source) -> Indexed:
+    return Indexed.SHORT_TERM if source == STM else Indexed(source)
+
+
+def _why_none(outcomes: list[Json]) -> str:
+    if all(outcome["error"] == _NOT_LISTED for outcome in outcomes):
+        return _NOT_LISTED
+    return "no source of the context could be read: try again in a moment"
 
 
 def _count(text: str) -> int:

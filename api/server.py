@@ -160,6 +160,7 @@ async def http_app(parts: Installation) -> AsyncGenerator[HttpApp]:
             forgetter=parts.forgetter,
             records=parts.records,
             turns=parts.turns,
+            projects=parts.projects,
             logins=_logins(parts),
             gatekeeper=_gatekeeper(parts) if settings.http.auth == "on" else None,
             quota=quota,

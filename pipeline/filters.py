@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 from pydantic import JsonValue
 
 from pipeline.errors import FilterError
+from schemas.project import MetadataType
 
 DEPTH: Final = 8
 """How deep filters may nest."""
@@ -29,9 +30,17 @@ UNDECLARED: Final = frozenset({"agent_id"})
 """What may be filtered by without being declared."""
 
 _PATH: Final = re.compile(r"metadata\.[a-z][a-z0-9_]{0,63}(\.[a-z][a-z0-9_]{0,63})?")
+_RANGES: Final = frozenset({"$gt", "$gte", "$lt", "$lte"})
+_TOLD: Final = {
+    MetadataType.STRING: "texts",
+    MetadataType.NUMBER: "numbers",
+    MetadataType.BOOLEAN: "true or false",
+    MetadataType.DATE: "dates in ISO 8601",
+}
 _COMPOSED: Final = ("$and", "$or", "$nor")
 _MISSING: Final = object()
 
+Paths = Mapping[str, MetadataType] | Collection[str]
 Scalar = str | int | float | bool
 
 
@@ -57,12 +66,13 @@ Filter = Clause | Composed
 EVERYTHING: Final = Composed(operator="$and", parts=())
 
 
-def parse(sent: JsonValue, paths: Collection[str] | None) -> Filter:
+def parse(sent: JsonValue, paths: Mapping[str, MetadataType] | Collection[str] | None) -> Filter:
     """Return a filter.
 
     Args:
         sent: What a caller sent.
-        paths: The paths that are declared. None: any well-formed path, which may match nothing.
+        paths: The paths that are declared, each with its type where it has one. None: any
+            well-formed path, which may match nothing.
 
     Raises:
         FilterError: It is none, or names a path that is not declared; the message lists what is.
@@ -85,8 +95,18 @@ def matches(found: Filter, fields: Mapping[str, Any]) -> bool:
     return _COMPARISONS[found.operator](value, found.operand)
 
 
+def own_paths(found: Filter) -> set[str]:
+    """Return the paths of callers' own metadata that a filter names."""
+    if isinstance(found, Composed):
+        return {path for part in found.parts for path in own_paths(part)}
+    return {found.path} if found.path.startswith(OWN) else set()
+
+
 class _Parser:
-    def __init__(self, paths: Collection[str] | None) -> None:
+    def __init__(self, paths: Paths | None) -> None:
+        self._types: Mapping[str, MetadataType] = (
+            cast("Mapping[str, MetadataType]", paths) if isinstance(paths, Mapping) else {}
+        )
         self._paths = None if paths is None else {*paths, *UNDECLARED}
         self._clauses = 0
 
@@ -127,10 +147,25 @@ class _Parser:
         self._clauses += len(given)
         if self._clauses > CLAUSES:
             raise FilterError(f"a filter has at most {CLAUSES} clauses")
-        return [
-            Clause(path=path, operator=name, operand=_operand(name, operand))
-            for name, operand in given.items()
-        ]
+        clauses: list[Filter] = []
+        for name, sent in given.items():
+            operand = _operand(name, sent)
+            self._agree(path, name, operand)
+            clauses.append(Clause(path=path, operator=name, operand=operand))
+        return clauses
+
+    def _agree(self, path: str, operator: str, operand: object) -> None:
+        """Refuse what can match nothing that is of the declared type."""
+        declared = self._types.get(path)
+        if declared is None or operator == "$exists":
+            return
+        if operator in _RANGES and declared not in (MetadataType.NUMBER, MetadataType.DATE):
+            raise FilterError(f"{path} is declared as {declared}: ranges want a number or a date")
+        compared = cast("tuple[object, ...]", operand) if isinstance(operand, tuple) else (operand,)
+        if not all(_is_of(each, declared) for each in compared):
+            raise FilterError(
+                f"{path} is declared as {declared}: compare it with {_TOLD[declared]}"
+            )
 
 
 def _operand(operator: str, sent: object) -> object:
@@ -155,6 +190,18 @@ def _scalar(sent: object) -> Scalar:
     if isinstance(sent, str) and len(sent) > TEXT:
         raise FilterError(f"a filter compares with texts of at most {TEXT} characters")
     return sent
+
+
+def _is_of(operand: object, declared: MetadataType) -> bool:
+    match declared:
+        case MetadataType.STRING:
+            return isinstance(operand, str)
+        case MetadataType.NUMBER:
+            return isinstance(operand, int | float) and not isinstance(operand, bool)
+        case MetadataType.BOOLEAN:
+            return isinstance(operand, bool)
+        case MetadataType.DATE:
+            return isinstance(operand, str) and _moment(operand) is not None
 
 
 def _value(fields: Mapping[str, Any], path: str) -> object:

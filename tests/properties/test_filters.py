@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import FilterError
 from pipeline.filters import Clause, Composed, Filter, matches, parse
+from schemas.project import MetadataType
 
 NAMES = ("metadata.tier", "metadata.score", "metadata.a.b", "agent_id")
 OPERATORS = {"$eq", "$ne", "$in", "$nin", "$exists", "$gt", "$gte", "$lt", "$lte"}
@@ -110,6 +111,44 @@ def test_clauses_mean_what_they_say(sent: dict[str, Any], passes: bool) -> None:
 def test_a_refusal_says_what_there_is(sent: dict[str, Any], says: str) -> None:
     with pytest.raises(FilterError, match=says):
         parse(sent, ["metadata.tier"])
+
+
+TYPES = {
+    "metadata.tier": MetadataType.STRING,
+    "metadata.n": MetadataType.NUMBER,
+    "metadata.on": MetadataType.BOOLEAN,
+    "metadata.at": MetadataType.DATE,
+}
+
+
+@pytest.mark.parametrize(
+    ("sent", "says"),
+    [
+        ({"metadata.tier": {"$gt": "a"}}, "metadata.tier is declared as string: ranges want"),
+        ({"metadata.on": {"$lte": True}}, "metadata.on is declared as boolean: ranges want"),
+        ({"metadata.tier": 5}, "compare it with texts"),
+        ({"metadata.n": {"$in": [1, "2"]}}, "compare it with numbers"),
+        ({"metadata.n": True}, "compare it with numbers"),
+        ({"metadata.on": 1}, "compare it with true or false"),
+        ({"metadata.at": {"$gte": "tomorrow"}}, "compare it with dates"),
+    ],
+)
+def test_a_declared_type_says_what_a_key_is_compared_with(sent: dict[str, Any], says: str) -> None:
+    with pytest.raises(FilterError, match=says):
+        parse(sent, TYPES)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"metadata.tier": {"$in": ["gold"], "$exists": True}},
+        {"metadata.n": {"$gt": 1.5, "$lte": 2}},
+        {"metadata.on": True},
+        {"metadata.at": {"$gte": "2026-01-01", "$lt": "2026-02-01T00:00:00Z"}},
+    ],
+)
+def test_what_is_of_the_declared_type_matches_as_it_says(sent: dict[str, Any]) -> None:
+    assert matches(parse(sent, TYPES), FIELDS)
 
 
 def test_bounds_hold() -> None:
