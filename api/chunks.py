@@ -6,6 +6,7 @@ from pydantic import JsonValue
 
 from pipeline.retrieving import Memory
 from schemas.memory import (
+    CustomContent,
     EpisodicContent,
     ProceduralContent,
     SemanticContent,
@@ -129,3 +130,5 @@ def _fields(memory: Memory) -> Json:
                 "related_terms": list(content.related_terms),
                 **own,
             }
+        case CustomContent():
+            return {"type": content.type, "tags": {tag.name: tag.value for tag in content.tags}}

@@ -27,7 +27,9 @@ from pipeline.errors import (
     RecordingUnavailableError,
     TooOftenError,
     UnknownMemoryError,
+    UnknownTypeError,
     UnscopedReadError,
+    UnsupportedError,
 )
 from pipeline.failures import our_frame
 from pipeline.recording import rule_of
@@ -44,6 +46,8 @@ def register(app: FastAPI) -> None:
     app.add_exception_handler(FilterError, _filter)
     app.add_exception_handler(ConflictError, _conflict)
     app.add_exception_handler(UnknownMemoryError, _unknown)
+    app.add_exception_handler(UnsupportedError, _unsupported)
+    app.add_exception_handler(UnknownTypeError, _unknown_type)
     app.add_exception_handler(RecordingUnavailableError, _unavailable)
     app.add_exception_handler(PyMongoError, _unavailable)
     app.add_exception_handler(DocumentTooLarge, _too_large)
@@ -126,6 +130,15 @@ async def _used_up(request: Request, error: Exception) -> JSONResponse:
         raise TypeError("this answers what a quota refused")
     request.app.state.parts.metrics.request_refused("quota_exceeded")
     return too_often(error, "QUOTA_EXCEEDED")
+
+
+async def _unsupported(_request: Request, error: Exception) -> JSONResponse:
+    """Clients take a 404 here for a server without such routes, which it is for them."""
+    return answer(404, "NOT_SUPPORTED", str(error))
+
+
+async def _unknown_type(_request: Request, error: Exception) -> JSONResponse:
+    return answer(404, "UNKNOWN_TYPE", str(error))
 
 
 async def _unavailable(_request: Request, error: Exception) -> JSONResponse:

@@ -10,12 +10,13 @@ from fastapi import Depends, Header, Request, Response
 from api.access import Gatekeeper
 from api.naming import Caller
 from consumers.exporting import PrometheusExporter
-from pipeline.metrics import Metrics
 from pipeline.forgetting import Forgetter
+from pipeline.metrics import Metrics
 from pipeline.ports import Records
 from pipeline.quotas import Quota
 from pipeline.saving import Saver
 from pipeline.signing_in import Logins
+from pipeline.stores.executions import MongoExecutions
 from pipeline.stores.projects import MongoProjects
 from pipeline.stores.turns import MongoTurns
 from producers.recording import Recorder
@@ -30,6 +31,7 @@ class Parts:
     forgetter: Forgetter
     records: Records
     turns: MongoTurns
+    executions: MongoExecutions
     projects: MongoProjects
     logins: Logins
     gatekeeper: Gatekeeper | None

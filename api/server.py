@@ -29,6 +29,7 @@ from pipeline.saving import Saver
 from pipeline.settings import HttpSettings
 from pipeline.signing_in import Authenticator, Logins
 from pipeline.stores.accounts import MongoAccounts
+from pipeline.stores.executions import MongoExecutions
 from pipeline.stores.operator_actions import MongoOperatorActions
 from pipeline.stores.usage import MongoUsage
 
@@ -160,6 +161,7 @@ async def http_app(parts: Installation) -> AsyncGenerator[HttpApp]:
             forgetter=parts.forgetter,
             records=parts.records,
             turns=parts.turns,
+            executions=MongoExecutions(parts.database, parts.ids),
             projects=parts.projects,
             logins=_logins(parts),
             gatekeeper=_gatekeeper(parts) if settings.http.auth == "on" else None,

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 from pydantic import AwareDatetime, BaseModel, Field, JsonValue
 
 from api.naming import Caller, Named
-from api.parts import Called, Storing
+from api.parts import Call, Called, Storing
 from schemas.turn import TurnDraft
 
 _NAMELESS: Final = "unnamed"
@@ -57,6 +57,7 @@ def router() -> APIRouter:
 
         With an `idempotency_key` it may be sent again; the same key with another turn is 409.
         """
+        await _noted(body, call)
         recorded = await call.parts.recorder.record_once(_identity(body, call.caller), _said(body))
         response.status_code = 201 if recorded.is_new else 200
         turn = recorded.turn
@@ -72,6 +73,14 @@ def router() -> APIRouter:
         routes.post(path, status_code=201)(record)
     routes.post("/sessions/close")(close)
     return routes
+
+
+async def _noted(body: TurnBody, call: Call) -> None:
+    """Note for whom an execution is: what it saves of the project's own types is theirs."""
+    execution_id = call.caller.execution_id
+    if execution_id is not None and body.user_id is not None:
+        project_id = call.caller.project(body)
+        await call.parts.executions.note(project_id, execution_id, body.user_id)
 
 
 def _identity(body: Named, caller: Caller) -> dict[str, object]:

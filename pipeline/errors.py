@@ -3,6 +3,8 @@
 AfterturnError
 ├─ InvalidInputError        a caller's input breaks a rule; names field and rule, never a value
 ├─ UnknownMemoryError       no memory of that id is in the caller's scope
+├─ UnsupportedError         a call that can't be answered for whom it comes from; it says what can
+├─ UnknownTypeError         the project declares no type of that name; lists what it declares
 ├─ FilterError              a metadata filter that can't be answered; lists what can
 ├─ ConflictError            an idempotency key was used before, for another turn
 ├─ RecordingUnavailableError  the turn could not be stored; it may be tried again
@@ -21,6 +23,7 @@ AfterturnError
 └─ ConfigurationError       the process must not start like this
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schemas.failure import FailureClass
@@ -48,6 +51,18 @@ class InvalidInputError(AfterturnError):
 
 class UnknownMemoryError(AfterturnError):
     """No memory of that id is in the scope; whether it exists elsewhere is not told."""
+
+
+class UnsupportedError(AfterturnError):
+    """A call can't be answered for whom it comes from; the message says when it could."""
+
+
+class UnknownTypeError(AfterturnError):
+    """A project declares no custom type of that name; the message has those it declares."""
+
+    def __init__(self, declared: Sequence[str]) -> None:
+        known = ", ".join(declared) or "none"
+        super().__init__(f"unknown custom memory type: the project declares {known}")
 
 
 class FilterError(AfterturnError):

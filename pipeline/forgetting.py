@@ -121,8 +121,8 @@ class Forgetter:
             scope=record.scope,
             slot=record.record_id,
             memory_id=memory_id,
-            # A save may stand a moment ahead of the clock, after what it was saved over. Turns whose
-            # clock was ahead are barred as evidence, which keeps nothing else out.
+            # A save may stand a moment ahead of the clock, after what it was saved over. Turns by a
+            # clock that was ahead are barred as evidence, which keeps nothing else out.
             as_of=max([now, *(one.position.effective_at for one in said if one.saved)]),
             evidence=evidence_of(one for one in said if one.assertion_id not in spared),
             state=TombstoneState.WRITTEN,

@@ -8,7 +8,7 @@ import hashlib
 import hmac
 
 from schemas.identity import Scope, SessionIdentity
-from schemas.memory import Kind
+from schemas.memory import Kind, RecordKind
 
 KEY_BYTES = 32
 
@@ -59,7 +59,7 @@ class OpaqueIds:
         """Return the id of the snapshot that starts at a turn."""
         return self._hash("snp", session, first_seq)
 
-    def slot(self, scope: Scope, kind: Kind, key: str) -> str:
+    def slot(self, scope: Scope, kind: RecordKind, key: str) -> str:
         """Return the id of a slot, which is the id of its record too."""
         org = () if scope.org_id is None else (scope.org_id,)
         return self._hash("rec", scope.project_id, scope.owner, scope.visibility, kind, key, *org)
@@ -75,6 +75,10 @@ class OpaqueIds:
     def credential(self, secret: str) -> str:
         """Return what tells two credentials apart, and nothing else of them."""
         return self._hash("crd", secret)[:12]
+
+    def execution(self, project_id: str, execution_id: str) -> str:
+        """Return the id under which it is kept for whom an agent's execution is."""
+        return self._hash("exe", project_id, execution_id)
 
     def letter(self, *source: str | int | None) -> str:
         """Return the id of a letter from what makes its failure one of its kind."""

@@ -24,7 +24,7 @@ from schemas.extraction import (
 from schemas.failure import Attempt, Letter
 from schemas.guard import Guard
 from schemas.identity import DEFAULT_PROJECT, ReadScope, Scope, SessionIdentity
-from schemas.memory import Kind
+from schemas.memory import Kind, RecordKind
 from schemas.message import IncomingMessage, OutgoingMessage
 from schemas.operator_action import OperatorAction
 from schemas.project import NO_INSTRUCTIONS, Instructions, Revision
@@ -405,7 +405,7 @@ class SlotKey:
 
     slot: str
     scope: Scope
-    kind: Kind
+    kind: RecordKind
     key: str
     subject: str
 
@@ -461,7 +461,9 @@ class Records(Protocol):
         """The event of this revision is acknowledged; a later change stays unannounced."""
         ...
 
-    def of_scope(self, scope: ReadScope, *, kinds: Sequence[Kind] = ()) -> AsyncIterator[Record]:
+    def of_scope(
+        self, scope: ReadScope, *, kinds: Sequence[RecordKind] = ()
+    ) -> AsyncIterator[Record]:
         """Yield the records of a scope, shells too, of all kinds where none is named.
 
         Each field of the scope that is given is an equality in the query. Agent and session are

@@ -17,9 +17,10 @@ import bm25s
 from pipeline.recalled import CLOSING, OPENING
 from schemas.memory import (
     Content,
+    CustomContent,
     EpisodicContent,
-    Kind,
     ProceduralContent,
+    RecordKind,
     SemanticContent,
     TaxonomicContent,
 )
@@ -47,7 +48,7 @@ class Memory:
         return self.run.memory_id
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> RecordKind:
         """What kind of memory it is."""
         return self.record.kind
 
@@ -100,6 +101,8 @@ def text_of(content: Content) -> str:
             return f"{content.name}:{said} {steps}".rstrip()
         case TaxonomicContent():
             return f"{content.term} ({content.domain}): {content.definition}"
+        case CustomContent():
+            return content.body
 
 
 def rank(query: str, memories: Sequence[Memory]) -> list[Memory]:

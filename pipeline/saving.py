@@ -20,10 +20,12 @@ from pipeline.retrieving import Memory, memories_of
 from pipeline.slots import slot_key
 from schemas.assertion import Assertion, DirectSave, RestsOn, SourcePosition
 from schemas.identity import ReadScope, Scope
-from schemas.memory import Content, Kind, Relation
+from schemas.memory import Content, CustomKind, Kind, RecordKind, Relation
 from schemas.record import Record, RunState
 
 _SUBJECT: Final = "user"
+_EACH_ITS_OWN: Final = (Kind.EPISODIC, CustomKind.CUSTOM)
+"""Kinds of which no save is over another."""
 _TICK: Final = timedelta(milliseconds=1)
 """The smallest step between two moments that MongoDB keeps apart."""
 
@@ -43,7 +45,7 @@ class Draft:
     """What is to be a memory."""
 
     scope: Scope
-    kind: Kind
+    kind: RecordKind
     content: Content
     fields: dict[str, JsonValue] | None = None
     metadata: dict[str, JsonValue] | None = None
@@ -201,7 +203,7 @@ class Saver:
         raise UnknownMemoryError(assertion.assertion_id)
 
     async def _stands(self, assertion: Assertion) -> Record | None:
-        """Assert it and return its record; none, with nothing left of it, if that may not hold it."""
+        """Assert it and return its record; none, with nothing left, if that may not hold it."""
         await self._folder.assert_all([assertion])
         record = await self._records.get(assertion.slot)
         if record is None or is_barred(record.bar, assertion):
@@ -210,8 +212,8 @@ class Saver:
         return record
 
     def _slot(self, draft: Draft, name: str, memory: Memory | None = None) -> tuple[str, str]:
-        """Return id and key of a draft's slot; each episode that is saved is one of its own."""
-        if draft.kind is Kind.EPISODIC:
+        """Return id and key of a draft's slot; some kinds have one for each save."""
+        if draft.kind in _EACH_ITS_OWN:
             key = slot_key(draft.kind, _SUBJECT, draft.content, name)
             key = key if memory is None else memory.record.key
         else:

@@ -14,9 +14,10 @@ from schemas.assertion import Assertion
 from schemas.memory import (
     CONTENT_TYPES,
     Content,
+    CustomContent,
     EpisodicContent,
-    Kind,
     ProceduralContent,
+    RecordKind,
     SemanticContent,
     TaxonomicContent,
 )
@@ -41,13 +42,14 @@ def normalized(text: str) -> str:
     return spaced.rstrip(_ENDINGS + " ") or spaced
 
 
-def slot_key(kind: Kind, subject: str, content: Content, snapshot_id: str | None) -> str:
+def slot_key(kind: RecordKind, subject: str, content: Content, snapshot_id: str | None) -> str:
     """Return the key of the slot, in plain words, that a content belongs to within its scope.
 
     Semantic: subject and attribute. Taxonomic: domain and term. Procedural: name. Episodic: the
     snapshot it was seen in and its title, because one snapshot may tell of two episodes, and the
     same title in another snapshot is another episode. An episode saved directly has no snapshot
-    and goes by its title alone.
+    and goes by its title alone. A record of a custom type: the type and what was handed over as its
+    snapshot, so that each save may be one of its own.
 
     Two keys of one kind are equal only if all their parts are: a slash within a part is escaped.
 
@@ -65,6 +67,8 @@ def slot_key(kind: Kind, subject: str, content: Content, snapshot_id: str | None
             parts = (normalized(content.name),)
         case EpisodicContent():
             parts = (snapshot_id or "", normalized(content.title))
+        case CustomContent():
+            parts = (content.type, snapshot_id or "")
     return "/".join(part.replace("\\", "\\\\").replace("/", "\\/") for part in parts)
 
 
@@ -88,6 +92,9 @@ def content_key(content: Content) -> ContentKey:
                 _unordered(content.trigger_conditions),
                 _unordered(content.tools),
             )
+        case CustomContent():
+            tags = tuple(f"{tag.name}={tag.value!r}" for tag in content.tags)
+            return ((normalized(content.body),), tags)
 
 
 def slots_of(assertions: Iterable[Assertion]) -> list[SlotKey]:

@@ -6,14 +6,7 @@ from pydantic import JsonValue
 
 from schemas.base import Frozen
 from schemas.identity import Scope
-from schemas.memory import (
-    EpisodicContent,
-    Kind,
-    ProceduralContent,
-    Relation,
-    SemanticContent,
-    TaxonomicContent,
-)
+from schemas.memory import Content, RecordKind, Relation
 
 
 class Evidence(Frozen):
@@ -68,11 +61,11 @@ class Assertion(Frozen):
     slot: str
     """The opaque id of scope + kind + key; also the id of the record it is folded into."""
     scope: Scope
-    kind: Kind
+    kind: RecordKind
     key: str
     """The slot's normalized key in plain words, e.g. `user/home`."""
     subject: str
-    content: SemanticContent | EpisodicContent | ProceduralContent | TaxonomicContent
+    content: Content
     relation: Relation
     holds_now: bool
     """False for a statement about a time that is over."""

@@ -75,7 +75,7 @@ class RecordChangedData(Frozen):
 
     record: OpaqueId
     rev: int
-    kind: Literal["semantic", "episodic", "procedural", "taxonomic"]
+    kind: Literal["semantic", "episodic", "procedural", "taxonomic", "custom"]
 
 
 class RecordChanged(_Event):

@@ -21,6 +21,16 @@ class Kind(StrEnum):
     TAXONOMIC = "taxonomic"
 
 
+class CustomKind(StrEnum):
+    """What agents save beside the four kinds, and nobody extracts."""
+
+    CUSTOM = "custom"
+    """Of a type that the project declares."""
+
+
+RecordKind = Kind | CustomKind
+
+
 class Relation(StrEnum):
     """What an assertion does to what its slot held before."""
 
@@ -75,7 +85,27 @@ class TaxonomicContent(Frozen):
     related_terms: tuple[str, ...] = Field(default=(), max_length=50)
 
 
-Content = SemanticContent | EpisodicContent | ProceduralContent | TaxonomicContent
+TagValue = bool | int | float | str
+
+
+class Tag(Frozen):
+    """What a record of a custom type may be looked up by."""
+
+    name: str
+    """As the project declares it; a nested one is `group.tag`."""
+    value: TagValue
+
+
+class CustomContent(Frozen):
+    """Something of a type that a project declares itself."""
+
+    type: str = Field(min_length=1, max_length=64)
+    body: str = Field(min_length=1, max_length=SAVED_CHARACTERS)
+    tags: tuple[Tag, ...] = ()
+    """By name."""
+
+
+Content = SemanticContent | EpisodicContent | ProceduralContent | TaxonomicContent | CustomContent
 
 
 class Grounds(Frozen):
@@ -158,11 +188,12 @@ ITEM_TYPES: dict[Kind, type[Item]] = {
     Kind.PROCEDURAL: ProceduralItem,
     Kind.TAXONOMIC: TaxonomicItem,
 }
-CONTENT_TYPES: dict[Kind, type[Content]] = {
+CONTENT_TYPES: dict[RecordKind, type[Content]] = {
     Kind.SEMANTIC: SemanticContent,
     Kind.EPISODIC: EpisodicContent,
     Kind.PROCEDURAL: ProceduralContent,
     Kind.TAXONOMIC: TaxonomicContent,
+    CustomKind.CUSTOM: CustomContent,
 }
 
 _SemanticRaw = Annotated[Any, WithJsonSchema(SemanticItem.model_json_schema())]

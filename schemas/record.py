@@ -8,13 +8,7 @@ from pydantic import JsonValue
 from schemas.assertion import Evidence
 from schemas.base import Frozen
 from schemas.identity import Scope
-from schemas.memory import (
-    EpisodicContent,
-    Kind,
-    ProceduralContent,
-    SemanticContent,
-    TaxonomicContent,
-)
+from schemas.memory import Content, RecordKind
 from schemas.tombstone import Bar
 
 
@@ -37,7 +31,7 @@ class ContentRun(Frozen):
 
     memory_id: str
     """What readers know it by: it stays when a direct save corrects or replaces the content."""
-    content: SemanticContent | EpisodicContent | ProceduralContent | TaxonomicContent
+    content: Content
     state: RunState
     assertions: tuple[str, ...]
     """Their ids, in source order; how often it was said is their number."""
@@ -66,7 +60,7 @@ class Record(Frozen):
     record_id: str
     """The slot's opaque id."""
     scope: Scope
-    kind: Kind
+    kind: RecordKind
     key: str = ""
     """Empty, as the subject is, in a shell whose content was forgotten."""
     subject: str = ""

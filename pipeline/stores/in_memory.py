@@ -11,7 +11,7 @@ from pipeline.ports import SlotKey
 from pipeline.stores.records import MARK_GRACE
 from schemas.assertion import Assertion
 from schemas.identity import ReadScope
-from schemas.memory import Kind
+from schemas.memory import RecordKind
 from schemas.record import Record
 from schemas.tombstone import Bar, Tombstone, TombstoneState
 from schemas.topics import Stage
@@ -140,7 +140,7 @@ class MemoryRecords:
             row.unannounced = None
 
     async def of_scope(
-        self, scope: ReadScope, *, kinds: Sequence[Kind] = ()
+        self, scope: ReadScope, *, kinds: Sequence[RecordKind] = ()
     ) -> AsyncIterator[Record]:
         """Yield the records of a scope, shells too; each given field is an equality."""
         for record in [row.record for row in self._rows.values()]:

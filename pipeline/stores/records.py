@@ -17,7 +17,7 @@ from pipeline.ports import SlotKey
 from pipeline.stores.assertions import duplicates
 from pipeline.stores.mongo import SERVER_NOW_MS, Collection, Database, Document, readable
 from schemas.identity import ReadScope
-from schemas.memory import Kind
+from schemas.memory import RecordKind
 from schemas.record import Record
 from schemas.tombstone import Bar
 
@@ -149,7 +149,7 @@ class MongoRecords:
         )
 
     async def of_scope(
-        self, scope: ReadScope, *, kinds: Sequence[Kind] = ()
+        self, scope: ReadScope, *, kinds: Sequence[RecordKind] = ()
     ) -> AsyncIterator[Record]:
         """Yield the records of a scope, shells too; each given field is an equality."""
         query = _within(scope)

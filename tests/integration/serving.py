@@ -48,9 +48,9 @@ class Server:
         self._clients.callback(memory.close)
         return memory.bind(MemoryRequestContext(**bound)) if bound else memory
 
-    def internal(self, prefix: str = "/api/v1/memory") -> Any:
+    def internal(self, prefix: str = "/api/v1/memory", **options: Any) -> Any:
         """Return the package's client of a memory server itself; what it returns is untyped."""
-        client = MemoryClient(self.url, api_prefix=prefix)
+        client = MemoryClient(self.url, api_prefix=prefix, **options)
         self._clients.callback(client.close)
         return client
 
