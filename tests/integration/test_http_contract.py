@@ -8,7 +8,7 @@ from unittest.mock import MagicMock
 from uuid import uuid4
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from pydantic import SecretStr
 
 from api.app import application
@@ -17,14 +17,16 @@ from pipeline.stores.mongo import connect, database
 from tests.integration.serving import served
 from tests.services import held
 
-EXAMPLES = 12
+EXAMPLES = 30
 # Its annotations are partly unknown.
 schemathesis: Any = import_module("schemathesis")
 checks: Any = import_module("schemathesis.specs.openapi.checks")
+modes: Any = schemathesis.GenerationMode
 
 SCHEMA = schemathesis.openapi.from_dict(application(MagicMock()).openapi()).include(
     path_regex="^/(api/v1/memory|health|metrics)"
 )
+OPERATIONS = [found.ok() for found in SCHEMA.get_all_operations()]
 CHECKS = [
     schemathesis.checks.not_a_server_error,
     checks.status_code_conformance,
@@ -52,12 +54,20 @@ def url(mongo_uri: str) -> Generator[str]:
         yield address
 
 
-@SCHEMA.parametrize()
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
-def test_a_route_does_what_its_description_says(case: Any, url: str) -> None:
-    case.call_and_validate(base_url=url, checks=CHECKS)
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.label)
+def test_a_route_does_what_its_description_says(operation: Any, url: str) -> None:
+    sent = operation.as_strategy(generation_mode=modes.POSITIVE) | operation.as_strategy(
+        generation_mode=modes.NEGATIVE
+    )
+
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    )
+    @given(case=sent)
+    def is_kept(case: Any) -> None:
+        case.call_and_validate(base_url=url, checks=CHECKS)
+
+    is_kept()
