@@ -356,6 +356,7 @@ _SHAPES: Final = r"""(?x)
     (?<![A-Za-z0-9])
     (?P<secret>
         (?: sk | pk | rk ) [-_] [A-Za-z0-9_-]{16,}+
+      | ats_ [A-Za-z0-9_-]{16,}+
       | (?: AKIA | ASIA | ABIA | ACCA ) [0-9A-Z]{16} (?![0-9A-Za-z])
       | AIza [0-9A-Za-z_-]{30,}+
       | ya29\. [0-9A-Za-z_-]{20,}+

@@ -13,9 +13,14 @@ import pytest
 from agent_engine_sdk_memory import MemoryAuthError, MemoryBadRequestError
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
+from pymongo.errors import AutoReconnect
+from starlette.types import Receive, Scope, Send
 
-from api.access import OPEN
-from pipeline.signing_in import FRESH
+from api.access import OPEN, Access, Gatekeeper, rate_of
+from pipeline.access_tokens import Tokens
+from pipeline.metrics import NO_METRICS
+from pipeline.rates import Buckets
+from pipeline.signing_in import FRESH, Authenticator
 from pipeline.stores.mongo import Database
 from schemas.access import Role
 from tests.integration.serving import Server, ask, served
@@ -358,3 +363,30 @@ async def test_with_sign_in_on_it_may_be_reached_by_others(db: Database) -> None
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
             assert (await http.get("/health/live")).status_code == 200
             assert (await http.get("/api/v1/memory/semantic")).status_code == 401
+
+
+async def test_while_the_database_is_away_it_is_told_to_try_again() -> None:
+    """Whoever asks, nobody can say: that is no refusal of theirs."""
+
+    class Away:
+        async def now_ms(self) -> int:
+            raise AutoReconnect
+
+    async def never(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        raise AssertionError("nobody is to be let in")
+
+    tokens = Tokens(b"k" * 32)
+    accounts: Any = None
+    keeper = Gatekeeper(
+        authenticator=Authenticator(
+            accounts=accounts, tokens=tokens, server_time=Away(), monotonic=lambda: 0.0
+        ),
+        buckets=Buckets(rate_of(1)),
+        monotonic=lambda: 0.0,
+    )
+    transport = httpx.ASGITransport(Access(never, keeper, NO_METRICS))
+    async with httpx.AsyncClient(transport=transport, base_url="http://t") as http:
+        answer = await http.get("/api/v1/memory/semantic", headers=bearing("any"))
+
+    assert (answer.status_code, answer.json()["code"]) == (503, "UNAVAILABLE")
+    assert answer.headers["Retry-After"] == "1"

@@ -13,6 +13,9 @@ SECRETS = {
     "ghp_abcdefghijklmnopqrstuvwxyz0123456789": "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
     "github_pat_11ABCDEFG0123456789_abc": "github_pat_11ABCDEFG0123456789_abc",
     "glpat-abcdefghij0123456789": "glpat-abcdefghij0123456789",
+    "ats_Ab3dE5gH7jK9mN1pQ3sT5vX7zB9dF1hJ3lN5pR7tV9x is ours": (
+        "ats_Ab3dE5gH7jK9mN1pQ3sT5vX7zB9dF1hJ3lN5pR7tV9x"
+    ),
     "xoxb-1234567890-abcdefghij": "xoxb-1234567890-abcdefghij",
     "AIzaSyA1234567890abcdefghijklmnopqrstuv": "AIzaSyA1234567890abcdefghijklmnopqrstuv",
     "jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc-d1": (
