@@ -55,11 +55,13 @@ class OpenAI:
             key_header: Where the key goes in place of `Authorization`, as some gateways have it.
         """
         self._limit_parameter = limit_parameter
+        self._headers: dict[str, Any] = (
+            {} if key_header is None else {key_header: api_key, "Authorization": openai.Omit()}
+        )
         self._client = openai.AsyncOpenAI(
             base_url=base_url,
             api_key=api_key,
             max_retries=0,
-            default_headers=(None if key_header is None else _with_key_in(key_header, api_key)),
             http_client=BoundedClient(timeout=timeout),
         )
 
@@ -74,7 +76,7 @@ class OpenAI:
             openai.OpenAIError: There is no answer.
         """
         create = cast("Any", self._client.chat.completions.with_raw_response).create
-        raw = await create(**request)
+        raw = await create(**request, extra_headers=self._headers)
         return Received(body=raw.content, request_id=raw.headers.get("x-request-id"))
 
     async def list_models(self) -> None:
@@ -83,7 +85,8 @@ class OpenAI:
         Raises:
             openai.OpenAIError: There is no answer.
         """
-        await cast("Any", self._client.models.with_raw_response).list()
+        models = cast("Any", self._client.models.with_raw_response)
+        await models.list(extra_headers=self._headers)
 
     def read(self, completion: object) -> Seen:
         """Return what a chat completion says. Pure and total."""
@@ -126,10 +129,6 @@ class OpenAI:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.close()
-
-
-def _with_key_in(header: str, api_key: str) -> dict[str, Any]:
-    return {header: api_key, "Authorization": openai.Omit()}
 
 
 def _ending(choices: list[Any]) -> tuple[FailureClass, Reason] | None:

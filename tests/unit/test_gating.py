@@ -7,7 +7,7 @@ import pytest
 
 from pipeline import guarding
 from pipeline.breaking import Cooldowns
-from pipeline.gating import Gate, HeldError
+from pipeline.gating import SHARE_REASON, Gate, HeldError, Share
 from pipeline.limiting import Limiter
 from schemas.breaker import Breaker
 from schemas.guard import Guard
@@ -65,4 +65,36 @@ async def test_what_others_changed_is_seen_though_the_servers_clock_was_set_back
     time.passes(-timedelta(hours=2))
 
     async with gate.enter("e", asks=True, is_replay=False):
+        pass
+
+
+async def test_gates_of_one_share_leave_room_and_send_away_what_finds_none() -> None:
+    time, share = VirtualTime(), Share(2)
+    one, another = (
+        Gate(
+            breakers=Breakers(),
+            guards=Guards(),
+            server_time=time,
+            target=target,
+            version="v",
+            limiter=Limiter(8),
+            cooldowns=Cooldowns(passing=(timedelta(1),), personal=(timedelta(1),)),
+            answer_within=timedelta(seconds=1),
+            share=share,
+        )
+        for target in ("t", "u")
+    )
+
+    async with (
+        one.enter("a", asks=True, is_replay=False),
+        another.enter("b", asks=True, is_replay=False),
+    ):
+        with pytest.raises(HeldError) as away:
+            async with one.enter("c", asks=True, is_replay=False):
+                pass
+        async with one.enter("d", asks=False, is_replay=False):
+            pass
+
+    assert away.value.reason == SHARE_REASON
+    async with one.enter("c", asks=True, is_replay=False):
         pass
