@@ -1,6 +1,5 @@
 """`accounts`: who may sign in at the memory server."""
 
-import getpass
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -11,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from cli.connecting import connected
-from cli.environment import DATA_DIR, AsJson, DataDir, settings_for
+from cli.environment import DATA_DIR, AsJson, DataDir, settings_for, who_calls
 from cli.output import Output, counted
 from cli.running import run
 from pipeline.access import HASHING_PURPOSE, Secrets
@@ -143,18 +142,10 @@ async def _opened(data_dir: Path) -> AsyncGenerator[_Open]:
                 secrets=Secrets(parts.ids.derived_key(HASHING_PURPOSE)),
                 server_time=parts.server_time,
                 random=secrets.token_bytes,
-                by=f"command line: {_user()}",
+                by=who_calls(),
             ),
             store=store,
         )
-
-
-def _user() -> str:
-    """Return who called, as the system has it; in a container that may be nobody."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
 
 
 def _show(made: NewSecret, output: Output) -> None:

@@ -3,12 +3,13 @@
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
+from uuid import uuid4
 
 import typer
 from pydantic import TypeAdapter, ValidationError
 
 from cli.connecting import connected
-from cli.environment import DATA_DIR, AsJson, DataDir, option_of, settings_for
+from cli.environment import DATA_DIR, AsJson, DataDir, option_of, settings_for, who_calls
 from cli.output import Output, counted
 from cli.resuming import held_back
 from cli.running import run
@@ -23,9 +24,11 @@ from pipeline.projects import (
     without_effect,
 )
 from pipeline.settings import Settings
+from pipeline.stores.operator_actions import MongoOperatorActions
 from pipeline.stores.projects import MongoProjects, ProjectState
 from schemas.identity import DEFAULT_PROJECT, Name
-from schemas.project import NO_SETTINGS, ProjectSettings
+from schemas.operator_action import Act, OperatorAction
+from schemas.project import NO_SETTINGS, ExtractionLLM, ProjectSettings
 
 Project = Annotated[str, typer.Option(help="Whose settings.")]
 _NAME: Final[TypeAdapter[str]] = TypeAdapter(Name)
@@ -127,6 +130,7 @@ async def _configure(
         is_new = stored is None or _written(stored) != _written(new)
         revision = state.stored_revision
         if is_new:
+            await _note(parts, Act.PROJECT_CONFIGURE, project, revision + 1)
             kept = await projects.store(project, new, after=revision, now=await _now(parts))
             if kept is None:
                 raise ConfigurationError(
@@ -173,6 +177,7 @@ async def _apply(
         before = await projects.revision(project, state.applied_revision)
         changed = differences(before.settings if before else NO_SETTINGS, stored)
         if not dry_run:
+            await _note(parts, Act.PROJECT_APPLY, project, state.stored_revision)
             await projects.apply(project, state.stored_revision, now=await _now(parts))
     did = "would take" if dry_run else "takes"
     output.say(f"Revision {state.stored_revision} of {project} {did} effect.")
@@ -212,7 +217,6 @@ async def _shown(
     applied = await projects.revision(state.project_id, state.applied_revision)
     counting = applied.settings if applied else NO_SETTINGS
     llm = counting.extraction_llm
-    target = f"{llm.provider}:{llm.model or 'unnamed'}:"
     return {
         "project": state.project_id,
         "stored": None if stored is None else _revision(state.stored_revision, state.stored_at),
@@ -222,8 +226,14 @@ async def _shown(
         "drift": [] if stored is None else _changes(differences(counting, stored)),
         "extracts": [kind.value for kind in counting.kinds],
         "without_effect": _as_json(without_effect(counting)),
-        "held_back": [one for one in held if llm.provider and one["name"].startswith(target)],
+        "held_back": [one for one in held if llm.is_own and _may_be(llm, one["name"])],
     }
+
+
+def _may_be(llm: ExtractionLLM, target: str) -> bool:
+    """Return whether a breaker may be that of a model; whose key it is, only its process knows."""
+    provider, _, rest = target.partition(":")
+    return llm.provider in (None, provider) and rest.startswith(f"{llm.model or ''}")
 
 
 async def _stored(projects: MongoProjects, state: ProjectState) -> ProjectSettings | None:
@@ -231,6 +241,20 @@ async def _stored(projects: MongoProjects, state: ProjectState) -> ProjectSettin
         return None
     found = await projects.revision(state.project_id, state.stored_revision)
     return None if found is None else found.settings
+
+
+async def _note(parts: Installation, act: Act, project: str, revision: int) -> None:
+    """Write down what is about to be done."""
+    await MongoOperatorActions(parts.database).write(
+        OperatorAction(
+            action_id=uuid4().hex,
+            at=await _now(parts),
+            by=who_calls(),
+            act=act,
+            target=f"revision {revision}",
+            project_id=project,
+        )
+    )
 
 
 async def _now(parts: Installation) -> datetime:

@@ -1,5 +1,6 @@
 """Where a command finds the system: the environment, else the `up` that runs on this machine."""
 
+import getpass
 import json
 import os
 import shlex
@@ -113,6 +114,14 @@ async def announced(data_dir: Path, services: Services) -> AsyncGenerator[None]:
 def was_killed(data_dir: Path) -> bool:
     """Return whether an `up` on the directory ended without an end in order."""
     return (data_dir / _ADDRESSES).exists() and not is_held(data_dir)
+
+
+def who_calls() -> str:
+    """Return who called a command, for the audit trail; in a container that may be nobody."""
+    try:
+        return f"command line: {getpass.getuser()}"
+    except (KeyError, OSError):
+        return "command line: unknown"
 
 
 def option_of(data_dir: Path) -> str:

@@ -16,6 +16,8 @@ class Act(StrEnum):
     ACCOUNT_ROTATE = "account.rotate"
     ACCOUNT_RETIRE = "account.retire"
     ACCOUNT_REVOKE = "account.revoke"
+    PROJECT_CONFIGURE = "project.configure"
+    PROJECT_APPLY = "project.apply"
 
 
 class OperatorAction(Frozen):

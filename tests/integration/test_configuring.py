@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 import typer
 from pymongo import MongoClient
+from pymongo.database import Database
 from typer.testing import CliRunner
 
 from cli.configuring import register
@@ -27,8 +28,9 @@ memory:
 class Commands:
     """The commands, on a database of the test's own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, database: Database[dict[str, Any]]) -> None:
         self._folder = folder
+        self._database = database
         self._application = typer.Typer()
         register(self._application)
 
@@ -44,6 +46,11 @@ class Commands:
         assert finished.exit_code == code, finished.output
         return json.loads(finished.stdout.splitlines()[-1])
 
+    def acts(self) -> list[tuple[str, str, str]]:
+        """Return the audit trail."""
+        found = self._database["operator_actions"].find(sort=[("at", 1)])
+        return [(each["act"], each["project_id"], each["target"]) for each in found]
+
     def say(self, *arguments: str) -> str:
         return CliRunner().invoke(self._application, ["memory", *arguments]).stdout
 
@@ -53,8 +60,8 @@ def commands(mongo_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     name = f"test_{uuid4().hex[:12]}"
     monkeypatch.setenv("AFTERTURN_MONGO__URI", mongo_uri)
     monkeypatch.setenv("AFTERTURN_MONGO__DATABASE", name)
-    yield Commands(tmp_path)
     with MongoClient[dict[str, Any]](mongo_uri) as client:
+        yield Commands(tmp_path, client[name])
         client.drop_database(name)
 
 
@@ -87,6 +94,10 @@ def test_storing_is_not_applying_and_the_drift_is_shown(commands: Commands) -> N
     assert after["extracts"] == ["semantic"]
     assert [each["key"] for each in after["without_effect"]] == ["log_level"]
     assert "AFTERTURN_LOG_LEVEL" in commands.say("status")
+    assert commands.acts() == [
+        ("project.configure", "default", "revision 1"),
+        ("project.apply", "default", "revision 1"),
+    ]
 
 
 def test_a_file_that_is_refused_changes_nothing(commands: Commands) -> None:
