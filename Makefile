@@ -3,6 +3,8 @@ PYTHON ?= python3
 UV := .cache/uv/bin/uv
 UV_VERSION := 0.13.9
 export UV_PYTHON_DOWNLOADS := never
+# Once here, or in each process where PYTHONDONTWRITEBYTECODE is set: that doubles every start.
+export UV_COMPILE_BYTECODE := 1
 SEED ?= 1
 MINUTES ?= 10
 
