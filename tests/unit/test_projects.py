@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,9 @@ from pipeline.projects import (
 )
 from schemas.memory import Kind
 from schemas.project import Indexed, Leg, ProjectSettings
+from tests.projects_page import table
+
+PAGE = Path(__file__).parents[2] / "docs" / "projects.md"
 
 DOCUMENTED = """
 memory:
@@ -281,3 +285,17 @@ def _model_in(annotation: Any) -> Any:
         if (found := _model_in(inner)) is not None:
             return found
     return None
+
+
+def test_operators_are_told_of_every_key() -> None:
+    told = PAGE.read_text()
+
+    assert table() in told, "python -m tests.projects_page, into docs/projects.md"
+
+
+def test_the_file_that_is_shown_is_one_that_is_taken() -> None:
+    shown = PAGE.read_text().partition("```yaml\n")[2].partition("```")[0]
+    settings = parsed(shown)
+
+    assert settings.kinds == (Kind.SEMANTIC, Kind.EPISODIC)
+    assert without_effect(settings) == []
