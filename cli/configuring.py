@@ -31,6 +31,7 @@ from schemas.operator_action import Act, OperatorAction
 from schemas.project import NO_SETTINGS, ExtractionLLM, ProjectSettings
 
 Project = Annotated[str, typer.Option(help="Whose settings.")]
+FILE: Final = Path("project-config.yaml")
 _NAME: Final[TypeAdapter[str]] = TypeAdapter(Name)
 
 
@@ -44,7 +45,7 @@ def register(application: typer.Typer) -> None:
 
 
 def configure(
-    file: Annotated[Path, typer.Argument(help="A YAML file with a `memory:` block.")],
+    file: Annotated[Path, typer.Argument(help="A YAML file with a `memory:` block.")] = FILE,
     *,
     project: Project = DEFAULT_PROJECT,
     data_dir: DataDir = DATA_DIR,

@@ -1,6 +1,7 @@
 """The parts of a running system, together in one process or each in its own."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -83,7 +84,7 @@ async def apps_of(parts: Installation, roles: Sequence[Role]) -> AsyncGenerator[
             apps.append(snapshot_app(parts.settings, cutting, parts.metrics))
         if "extraction" in roles:
             model = await stack.enter_async_context(configured_model(parts.settings.llm))
-            own = await stack.enter_async_context(own_models(parts.settings.llm))
+            own = await stack.enter_async_context(own_models(parts.settings.llm, os.environ))
             extracting = extraction_step(parts, model, own=own, is_alone=lambda: room.is_alone)
             apps.append(
                 extraction_app(

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -28,7 +28,7 @@ from pipeline.metrics import NO_METRICS, Metrics, Provider
 from pipeline.models.asking import InstructedModel, quiet_vendor_loggers
 from pipeline.models.choosing import model_from
 from pipeline.models.metering import MeteredModel
-from pipeline.models.own import OwnModels
+from pipeline.models.own import OwnModels, UnaskableModel
 from pipeline.ports import Model, Publisher, ServerTime
 from pipeline.refolding import Folder
 from pipeline.settings import LLMSettings, Settings
@@ -189,6 +189,7 @@ async def recorder(parts: Installation) -> AsyncGenerator[Recorder]:
         publisher=parts.publisher,
         ids=parts.ids,
         clock=parts.clock,
+        patience=parts.settings.mongo.timeout,
     )
     try:
         yield recording
@@ -286,10 +287,14 @@ class ReachedTargets:
         for target in self._known.values():
             if target.name == name:
                 return target
-        provider = "openai_compatible" if llm.provider == "cerebras" else llm.provider
+        model = own.model
+        if not isinstance(model, UnaskableModel):
+            provider = "openai_compatible" if llm.provider == "cerebras" else llm.provider
+            process = self._parts.settings.llm.provider
+            model = _metered(self._parts, model, provider or process)
         return Target(
             name=name,
-            model=_metered(self._parts, own.model, provider or self._parts.settings.llm.provider),
+            model=model,
             limiter=Limiter(self._parts.settings.extraction.permits),
             is_own=True,
         )
@@ -354,11 +359,10 @@ def extraction_step(
     Args:
         parts: What it shares.
         model: Who is asked for projects that name nobody.
-        own: Makes the models of those that do; the caller closes it. None: those of this process's
-            variables.
+        own: Makes the models of those that do; the caller closes it. None: their keys are nowhere.
         is_alone: Whether nothing else runs in this process.
     """
-    targets = ReachedTargets(parts, model, own or OwnModels(parts.settings.llm, os.environ))
+    targets = ReachedTargets(parts, model, own or OwnModels(parts.settings.llm, {}))
     settler = Settler(
         extractions=parts.extractions,
         snapshots=parts.snapshots,
@@ -402,9 +406,16 @@ def _metered(parts: Installation, model: Model, provider: Provider | None) -> Me
 
 
 @asynccontextmanager
-async def own_models(settings: LLMSettings) -> AsyncGenerator[OwnModels]:
-    """Make models for projects that name their own; close their connections at the end."""
-    own = OwnModels(settings, os.environ)
+async def own_models(
+    settings: LLMSettings, secrets: Mapping[str, str]
+) -> AsyncGenerator[OwnModels]:
+    """Make models for projects that name their own; close their connections at the end.
+
+    Args:
+        settings: The model of the process.
+        secrets: The environment, where their keys are.
+    """
+    own = OwnModels(settings, secrets)
     try:
         yield own
     finally:

@@ -5,9 +5,12 @@ it as it was. The project's document only says which is the newest and which one
 """
 
 import time
+from copy import deepcopy
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
+import structlog
+from pydantic import ValidationError
 from pymongo.errors import DuplicateKeyError
 
 from pipeline.stores.mongo import Collection, Database, Document
@@ -16,6 +19,8 @@ from schemas.project import ProjectSettings, Revision
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+
+log = structlog.get_logger(__name__)
 
 FRESH_SECONDS: Final = 1.0
 """How old what a process knows of a project may be."""
@@ -63,8 +68,7 @@ class MongoProjects:
             document = await self._revisions.find_one({"_id": _id(project_id, number)})
             if document is None:
                 return None
-            settings = ProjectSettings.model_validate(document["settings"])
-            known = Revision(number=number, settings=settings)
+            known = Revision(number=number, settings=_settings(document["settings"]))
             _remember(self._known, (project_id, number), known)
         return known
 
@@ -130,6 +134,25 @@ class MongoProjects:
 
     async def _is_stored(self, project_id: str, number: int) -> bool:
         return (await self.state(project_id)).stored_revision == number
+
+
+def _settings(stored: Document) -> ProjectSettings:
+    """Return stored settings, without keys that only a newer version knows: the log names them."""
+    try:
+        return ProjectSettings.model_validate(stored)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_input=False)
+        if any(problem["type"] != "extra_forbidden" for problem in problems):
+            raise
+        added = [problem["loc"] for problem in problems]
+        log.warning("settings_of_a_newer_version", keys=[".".join(map(str, key)) for key in added])
+    known = deepcopy(stored)
+    for *groups, key in added:
+        group: Any = known
+        for step in groups:
+            group = group[step]
+        del group[key]
+    return ProjectSettings.model_validate(known)
 
 
 def _remember(known: dict[Key, Value], key: Key, value: Value) -> None:

@@ -66,6 +66,23 @@ async def test_of_two_that_store_at_once_one_is_told_to_look_again(db: Database)
     assert await projects.store("p", enabling(), after=won + 1, now=NOW) is None
 
 
+async def test_keys_of_a_newer_version_are_left_out_and_keep_nobody_from_working(
+    db: Database,
+) -> None:
+    newer = {
+        "added": 1,
+        "extraction": {"enabled": ["semantic"], "also_added": {"x": 1}},
+        "custom_memory_types": [{"name": "boat", "colour": "red"}],
+    }
+    await db["project_revisions"].insert_one({"_id": "3:p", "project_id": "p", "settings": newer})
+    await db["projects"].insert_one({"_id": "p", "stored_revision": 3, "applied_revision": 3})
+
+    applied = await MongoProjects(db).applied("p")
+
+    assert applied.settings.kinds == (Kind.SEMANTIC,)
+    assert applied.settings.custom_type("boat") is not None
+
+
 async def test_another_process_is_felt_when_what_is_known_is_no_longer_fresh(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
