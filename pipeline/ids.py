@@ -38,14 +38,12 @@ class OpaqueIds:
         return hmac.new(self._key, b"key for " + purpose.encode(), hashlib.sha256).digest()
 
     def session(self, identity: SessionIdentity, incarnation: int) -> str:
-        """Return the key of a session: project, user, session id and incarnation."""
-        return self._hash(
-            "ses", identity.project_id, identity.user_id, identity.session_id, incarnation
-        )
+        """Return the key of a session: whose it is, and its incarnation."""
+        return self._hash("ses", *_whose(identity), incarnation)
 
     def session_root(self, identity: SessionIdentity) -> str:
         """Return the id under which a session's incarnation is kept."""
-        return self._hash("sro", identity.project_id, identity.user_id, identity.session_id)
+        return self._hash("sro", *_whose(identity))
 
     def turn(self, session: str, seq: int) -> str:
         """Return the id of the turn at a place."""
@@ -83,3 +81,8 @@ class OpaqueIds:
     def letter(self, *source: str | int | None) -> str:
         """Return the id of a letter from what makes its failure one of its kind."""
         return self._hash("ltr", *source)
+
+
+def _whose(identity: SessionIdentity) -> tuple[str | None, ...]:
+    """Return what tells conversations apart; whoever else takes part in one is no part of it."""
+    return (identity.project_id, identity.org_id, identity.user_id, identity.session_id)

@@ -11,7 +11,7 @@ from pipeline.errors import RecordingUnavailableError
 from pipeline.ports import NewestTurn, SessionState
 from schemas.identity import SessionIdentity
 
-_Place = tuple[str, str, str]
+_Place = tuple[str, str | None, str, str]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Lanes:
         Raises:
             RecordingUnavailableError: Those before it take too long; nothing was stored.
         """
-        place = (identity.project_id, identity.user_id, identity.session_id)
+        place = (identity.project_id, identity.org_id, identity.user_id, identity.session_id)
         lane = self._in_use.get(place)
         if lane is None:
             lane = self._in_use[place] = self._idle.pop(place, None) or Lane()

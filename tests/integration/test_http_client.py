@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import httpx
 import pytest
 from agent_engine_sdk_memory import (
     Memory,
@@ -245,6 +246,21 @@ async def test_two_users_of_one_session_id_have_two_conversations(server: Server
 
     assert turn.turn_seq == 1
     assert context.formatted_context == [{"role": "user", "content": "His."}]
+
+
+async def test_two_organizations_of_one_user_and_session_id_have_two_conversations(
+    server: Server,
+) -> None:
+    """Else what is said to one would be made into memories of the other."""
+    said = {"user_id": "mara", "session_id": "s", "role": "user"}
+    async with httpx.AsyncClient(base_url=f"{server.url}/api/v1/memory") as http:
+        for org in ("north", "south", None):
+            turn = {**said, "org_id": org, "content": f"I work for {org}."}
+            stored = await http.post("/turns", json=turn)
+            assert stored.json()["turn_seq"] == 1
+
+    stored = [turn async for turn in server.parts.database["turns"].find({})]
+    assert len({turn["session"] for turn in stored}) == len(stored) == 3
 
 
 async def test_a_wrong_address_is_told_with_the_way_out(server: Server) -> None:
