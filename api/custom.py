@@ -3,7 +3,7 @@
 Their calls name nobody: they belong to the user whose turns the caller's execution has recorded.
 """
 
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
@@ -25,7 +25,9 @@ Json = dict[str, Any]
 class CustomBody(BaseModel):
     """Something of a declared type."""
 
-    content: Annotated[str, Field(min_length=1, max_length=SAVED_CHARACTERS)]
+    content: str = Field(
+        min_length=1, max_length=SAVED_CHARACTERS, examples=["Leaks under pressure."]
+    )
     tags: Metadata | None = None
     """Declared ones only."""
     contextual_metadata: Metadata | None = None
@@ -35,7 +37,7 @@ class CustomBody(BaseModel):
 class CustomQuery(BaseModel):
     """What is looked for among those of a type."""
 
-    query: str = Field(min_length=1, max_length=20_000)
+    query: str = Field(min_length=1, max_length=20_000, examples=["leaks"])
     tags: Metadata | None = None
     """What they must have."""
     top_k: int = Field(default=10, ge=1, le=100)

@@ -6,7 +6,7 @@ What is blank counts as not given, wherever it stands. Tenancy that is named twi
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from pipeline.errors import ForbiddenError, InvalidInputError, Problem, UnscopedReadError
 from pipeline.signing_in import Principal
@@ -41,9 +41,9 @@ class Named(BaseModel):
 
     org_id: Given = None
     project_id: Given = None
-    user_id: Given = None
+    user_id: Given = Field(default=None, examples=["mara"])
     visibility: GivenVisibility = None
-    session_id: Given = None
+    session_id: Given = Field(default=None, examples=["a trip to Lisbon"])
     agent_id: Given = None
 
     @model_validator(mode="before")

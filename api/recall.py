@@ -78,7 +78,9 @@ class SourcesBody(Named):
     """What a context is to be about, and how each of its sources is searched."""
 
     query: str = Field(min_length=1, max_length=20_000, examples=["What did we decide?"])
-    sources: Annotated[list[SourceSpec], Field(min_length=1, max_length=5)]
+    sources: Annotated[list[SourceSpec], Field(min_length=1, max_length=5)] = Field(
+        examples=[[{"source": "stm", "mode": "text"}, {"source": "semantic", "mode": "hybrid"}]]
+    )
     rerank: bool = False
     max_tokens: int | None = Field(default=None, ge=1)
     format_style: Style | None = None

@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import MagicMock
 from uuid import uuid4
 
+import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from pydantic import SecretStr
@@ -23,9 +24,16 @@ schemathesis: Any = import_module("schemathesis")
 checks: Any = import_module("schemathesis.specs.openapi.checks")
 modes: Any = schemathesis.GenerationMode
 
-SCHEMA = schemathesis.openapi.from_dict(application(MagicMock()).openapi()).include(
-    path_regex="^/(api/v1/memory|health|metrics)"
-)
+DESCRIPTION: dict[str, Any] = application(MagicMock()).openapi()
+FLAT = "/api/v1/memory/"
+SCHEMA = schemathesis.openapi.from_dict(DESCRIPTION).include(path_regex=f"^{FLAT}")
+POSTED = [
+    path
+    for path, operations in DESCRIPTION["paths"].items()
+    if path.startswith(FLAT) and "requestBody" in operations.get("post", {})
+]
+CUSTOM = [path for path in POSTED if "{memory_type}" in path]
+EXEMPLARY = [path for path in POSTED if path not in CUSTOM]
 OPERATIONS = [found.ok() for found in SCHEMA.get_all_operations()]
 CHECKS = [
     schemathesis.checks.not_a_server_error,
@@ -71,3 +79,31 @@ def test_a_route_does_what_its_description_says(operation: Any, url: str) -> Non
         case.call_and_validate(base_url=url, checks=CHECKS)
 
     is_kept()
+
+
+def example_of(operation: dict[str, Any]) -> dict[str, Any]:
+    """Return the body that the description of a route gives as an example, field by field."""
+    reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+    described = DESCRIPTION["components"]["schemas"][reference.rsplit("/", 1)[1]]
+    example = {
+        name: field["examples"][0]
+        for name, field in described["properties"].items()
+        if "examples" in field
+    }
+    assert set(described.get("required", ())) <= set(example)
+    return example
+
+
+@pytest.mark.parametrize("path", EXEMPLARY)
+def test_the_example_of_a_route_is_taken(path: str, url: str) -> None:
+    body = example_of(DESCRIPTION["paths"][path]["post"])
+
+    answer = httpx.post(f"{url}{path}", json=body)
+
+    assert answer.status_code in (200, 201), answer.text
+
+
+def test_the_example_of_a_custom_type_is_whole() -> None:
+    """It is taken only where such a type is declared."""
+    for path in CUSTOM:
+        assert example_of(DESCRIPTION["paths"][path]["post"])
