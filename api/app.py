@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Security
+from fastapi.security import HTTPBearer
 
 from api import custom, errors, health, memories, recall, tokens, turns
 from api.access import Access
@@ -12,6 +13,10 @@ from api.parts import Parts
 
 PREFIXES: Final = ("/api/v1/memory", "/api/v1/projects/{project_id}/memory", "/api/v1")
 """Direct, project-scoped, and what a client has that speaks to a memory server itself."""
+
+_TOKEN: Final = HTTPBearer(
+    auto_error=False, description="A token of one hour, from `POST /api/v1/oauth/token`."
+)
 
 
 def application(parts: Parts) -> FastAPI:
@@ -24,6 +29,8 @@ def application(parts: Parts) -> FastAPI:
     )
     app.state.parts = parts
     errors.register(app)
+    # Told to readers of the description; who is let in is decided before any route is.
+    signed = [] if parts.gatekeeper is None else [Security(_TOKEN)]
     for place, prefix in enumerate(PREFIXES):
         for routes in (turns.router(), recall.router(), memories.router(), custom.router()):
             app.include_router(
@@ -31,6 +38,7 @@ def application(parts: Parts) -> FastAPI:
                 prefix=prefix,
                 include_in_schema=place < len(PREFIXES) - 1,
                 responses=REFUSALS,
+                dependencies=signed,
             )
     app.include_router(tokens.router(parts.logins))
     app.include_router(health.router(parts))

@@ -107,3 +107,16 @@ def test_the_example_of_a_custom_type_is_whole() -> None:
     """It is taken only where such a type is declared."""
     for path in CUSTOM:
         assert example_of(DESCRIPTION["paths"][path]["post"])
+
+
+@pytest.mark.parametrize(("gatekeeper", "is_needed"), [(MagicMock(), True), (None, False)])
+def test_the_description_tells_whether_a_token_is_needed(gatekeeper: Any, is_needed: bool) -> None:
+    paths = application(MagicMock(gatekeeper=gatekeeper)).openapi()["paths"]
+
+    needs = {
+        "security" in operation
+        for path, operations in paths.items()
+        if path.startswith(FLAT)
+        for operation in operations.values()
+    }
+    assert needs == {is_needed}
