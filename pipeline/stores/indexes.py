@@ -60,9 +60,7 @@ INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
         IndexModel([("unsent", ASCENDING)], name="unsent", sparse=True),
     ),
     "service_accounts": (IndexModel([("name", ASCENDING)], name="name", unique=True),),
-    "operator_actions": (
-        IndexModel([("target", ASCENDING), ("at", ASCENDING)], name="target_at"),
-    ),
+    "operator_actions": (IndexModel([("target", ASCENDING), ("at", ASCENDING)], name="target_at"),),
 }
 """By collection. `open`, `dirty`, `unannounced`, `unsent*` and `wake_at_ms` exist only while they
 are true, so that a sparse index over each is exactly the work that is left to do."""

@@ -335,7 +335,9 @@ def test_every_error_of_ours_is_considered() -> None:
     """An error added to the tree without a class here would pass for a bug."""
     unexpected_in_a_step = {
         *("AfterturnError", "InvalidInputError", "ConflictError", "PartEndedError"),
-        *("FilterError", "UnknownMemoryError"),
+        *("FilterError", "UnknownMemoryError", "UnknownTypeError", "UnsupportedError"),
+        *("ForbiddenError", "UnscopedReadError", "UnauthenticatedError", "AccountError"),
+        *("TooOftenError", "QuotaExceededError"),
     }
     classified = {
         "AnswerError",
