@@ -25,6 +25,7 @@ from pipeline.errors import (
     Problem,
     QuotaExceededError,
     RecordingUnavailableError,
+    SettingsUnreadableError,
     TooOftenError,
     UnknownMemoryError,
     UnknownTypeError,
@@ -50,6 +51,7 @@ def register(app: FastAPI) -> None:
     app.add_exception_handler(UnknownTypeError, _unknown_type)
     app.add_exception_handler(RecordingUnavailableError, _unavailable)
     app.add_exception_handler(PyMongoError, _unavailable)
+    app.add_exception_handler(SettingsUnreadableError, _unreadable_settings)
     app.add_exception_handler(DocumentTooLarge, _too_large)
     app.add_exception_handler(ForbiddenError, _forbidden)
     app.add_exception_handler(UnscopedReadError, _unscoped)
@@ -144,6 +146,11 @@ async def _unknown_type(_request: Request, error: Exception) -> JSONResponse:
 async def _unavailable(_request: Request, error: Exception) -> JSONResponse:
     log.warning("request_unavailable", exception=type(error).__qualname__)
     return unavailable("the database does not answer: try again with the same idempotency key")
+
+
+async def _unreadable_settings(_request: Request, error: Exception) -> JSONResponse:
+    log.warning("settings_unreadable", detail=str(error))
+    return unavailable("the settings of this project can't be read: its operator has to mend them")
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:

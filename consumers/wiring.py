@@ -30,6 +30,7 @@ from pipeline.models.choosing import model_from
 from pipeline.models.metering import MeteredModel
 from pipeline.models.own import OwnModels, UnaskableModel
 from pipeline.ports import Model, Publisher, ServerTime
+from pipeline.reasons import Reason
 from pipeline.refolding import Folder
 from pipeline.settings import LLMSettings, Settings
 from pipeline.settling import Settler
@@ -277,6 +278,16 @@ class ReachedTargets:
         """Return the model that a project names; the first time, this may take seconds."""
         known = self._known.get(llm)
         return known or self._known.setdefault(llm, await self._new(llm))
+
+    def unaskable(self, reason: Reason) -> Target:
+        """Return one that is a project's and always says why it can't be asked."""
+        llm = self._parts.settings.llm
+        return Target(
+            name=f"settings:{reason}",
+            model=UnaskableModel(name="unnamed", max_tokens=llm.max_tokens, reason=reason),
+            limiter=Limiter(self._parts.settings.extraction.permits),
+            is_own=True,
+        )
 
     async def _new(self, llm: ExtractionLLM) -> Target:
         own = await self._own.of(llm)

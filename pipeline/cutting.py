@@ -15,7 +15,7 @@ import structlog
 from pymongo.errors import DuplicateKeyError
 
 from pipeline.crash_points import CrashPoint, reached
-from pipeline.errors import MessageError, MissingDocumentError
+from pipeline.errors import MessageError, MissingDocumentError, SettingsUnreadableError
 from pipeline.ids import OpaqueIds
 from pipeline.messages import decode, encode
 from pipeline.planning import FIRST_TICKET, ready_data, ready_event
@@ -160,7 +160,7 @@ def missing(turns: Iterable[OpenTurn], first_seq: int) -> Iterator[int]:
 async def rules_of(
     project_id: str, process: SnapshotSettings, projects: Projects | None
 ) -> SnapshotSettings:
-    """Return when to cut the sessions of a project.
+    """Return when to cut the sessions of a project; as the process does where that can't be read.
 
     Args:
         project_id: Whose.
@@ -169,7 +169,12 @@ async def rules_of(
     """
     if projects is None:
         return process
-    own = (await projects.applied(project_id)).settings.background_extraction.snapshot
+    try:
+        applied = await projects.applied(project_id)
+    except SettingsUnreadableError:
+        # Who may not cut by them holds back what is cut of everybody else.
+        return process
+    own = applied.settings.background_extraction.snapshot
     changes: dict[str, object] = {}
     if own.max_messages is not None:
         changes["max_messages"] = own.max_messages

@@ -156,3 +156,7 @@ class PartEndedError(AfterturnError):
 
 class ConfigurationError(AfterturnError):
     """What is configured can't work; the message says what to change."""
+
+
+class SettingsUnreadableError(ConfigurationError):
+    """What is stored of a project's settings can't be read; the message says where it is."""

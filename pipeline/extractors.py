@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from pipeline import prompting
+from pipeline.errors import SettingsUnreadableError
 from pipeline.gating import GUARD_REASON, Gate, HeldError
 from pipeline.limiting import Limiter
 from pipeline.ports import Model, Projects
+from pipeline.reasons import Reason
 from schemas.memory import Kind
 from schemas.project import ExtractionLLM, Instructions, ProjectSettings, Revision
 
@@ -87,6 +89,10 @@ class Targets(Protocol):
         """Return the model that a project names; the first time, this may take seconds."""
         ...
 
+    def unaskable(self, reason: Reason) -> Target:
+        """Return one that is a project's and always says why it can't be asked."""
+        ...
+
 
 class ProjectExtractors:
     """Port `Extractors`: by the settings of projects.
@@ -120,13 +126,24 @@ class ProjectExtractors:
         """Return who extracts for a project."""
         if project_id is None:
             return self._extractor(Revision(), self._targets.default, tuple(Kind))
-        current = await self._projects.applied(project_id)
+        try:
+            current = await self._projects.applied(project_id)
+        except SettingsUnreadableError:
+            # An error here would hold whatever is behind it in its partition, whoever's it is.
+            target = self._targets.unaskable(Reason.SETTINGS_UNREADABLE)
+            return self._extractor(Revision(), target, tuple(Kind))
         if began_under in (None, current.number):
             return await self._current(current)
-        began = await self._projects.revision(project_id, began_under)
+        began = await self._began(project_id, began_under)
         if began is None:
             return await self._current(current)
         return await self._going_on(began, current)
+
+    async def _began(self, project_id: str, number: int) -> Revision | None:
+        try:
+            return await self._projects.revision(project_id, number)
+        except SettingsUnreadableError:
+            return None
 
     async def _current(self, revision: Revision) -> Extractor:
         kinds = revision.settings.kinds

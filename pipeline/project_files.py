@@ -12,12 +12,25 @@ from typing import Any, Final, cast
 import yaml
 
 from pipeline.errors import ConfigurationError
+from pipeline.redaction import holds_secret
 
 BLOCK: Final = "memory"
 LARGEST: Final = 256 * 1024
 """The most characters of a file."""
 DEPTH: Final = 12
 """How deep values may nest."""
+FILE_DEPTH: Final = 200
+"""The same of other blocks, which are none of ours."""
+
+_UNREADABLE: Final = (
+    yaml.YAMLError,
+    ValueError,
+    OverflowError,
+    KeyError,
+    IndexError,
+    AttributeError,
+)
+"""What the parser raises for a value that is not of the type that it is marked as."""
 
 Path = tuple[str | int, ...]
 
@@ -74,7 +87,13 @@ class _Reader:
     def mapping(self, text: str) -> dict[str, tuple[int, yaml.Node]]:
         """Return the keys of the file, each with its line and what it holds."""
         try:
+            depth = 0
             for event in yaml.parse(text, Loader=yaml.SafeLoader):
+                depth += isinstance(event, yaml.CollectionStartEvent)
+                depth -= isinstance(event, yaml.CollectionEndEvent)
+                # Before it is read further: what nests without end takes the parser minutes.
+                if depth > FILE_DEPTH:
+                    raise self._refused(event, f"values nest deeper than {FILE_DEPTH}")
                 if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
                     raise self._refused(event, "write the value out; `&` and `*` are not read")
             root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -111,7 +130,7 @@ class _Reader:
             ]
         try:
             scalar = yaml.SafeLoader("").construct_object(node)  # pyright: ignore[reportUnknownMemberType] (its types are not told)
-        except (yaml.YAMLError, ValueError):
+        except _UNREADABLE:
             raise self._refused(
                 node, "put the value in quotes; it can't be read as it is"
             ) from None
@@ -124,6 +143,10 @@ class _Reader:
         for key, inner in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
             if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
                 raise self._refused(key, "a key must be a plain word")
+            if holds_secret(key.value):
+                raise self._refused(
+                    key, "a key looks like a secret; put it into an environment variable instead"
+                )
             if key.value in pairs:
                 raise self._refused(key, f"`{key.value}` stands here a second time: keep one")
             pairs[key.value] = (_line(key), inner)

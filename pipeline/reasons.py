@@ -43,6 +43,8 @@ class Reason(StrEnum):
     """The variable that a project's key should be in holds nothing."""
     MODEL_NOT_NAMED = "model_not_named"
     """A project names a provider that is not the process's, and no model of it."""
+    SETTINGS_UNREADABLE = "settings_unreadable"
+    """What is stored of a project's settings was changed by other hands, or is gone."""
     CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
     CONTENT_FILTER = "content_filter"
     REFUSAL = "refusal"
@@ -129,6 +131,10 @@ REASON_ACTIONS: Final[dict[Reason, str]] = {
     Reason.MODEL_NOT_NAMED: (
         "Name extraction_llm.model in the project's settings; then `./afterturn memory configure`"
         " and `apply`."
+    ),
+    Reason.SETTINGS_UNREADABLE: (
+        "Mend the project's document in `projects` or `project_revisions`, which `./afterturn"
+        " memory status --project` names."
     ),
     Reason.MISCONFIGURED: "Run `./afterturn doctor` and change what it names.",
     Reason.CONTEXT_LENGTH_EXCEEDED: CLASS_ACTIONS[FailureClass.CONTEXT_LENGTH],

@@ -6,6 +6,7 @@ each key is in `pipeline.project_keys`.
 
 import re
 from enum import StrEnum
+from ipaddress import ip_address
 from typing import Annotated, Any, Final, Literal, Self, cast
 from urllib.parse import urlsplit
 
@@ -52,6 +53,13 @@ RESERVED_TYPES: Final = frozenset(
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _TAG: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _SECRET_NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,99}_API_KEY")
+_LABEL: Final = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_URL: Final = re.compile(
+    rf"[hH][tT][tT][pP][sS]?://(?:{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{{1,5}})?"
+    r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?"
+)
+_NUMBERS: Final = re.compile(r"[0-9.]+")
+"""A host that clients take for an address of IPv4, if it is one."""
 _WORD: Final = re.compile(r"[a-z][a-z0-9_]{0,63}(:\*)?")
 
 
@@ -98,15 +106,27 @@ def _secret_name(name: str) -> str:
 
 
 def _address(url: str) -> str:
+    if not _is_address(url):
+        raise ValueError(
+            "must be an http or https address of a host, with a port if need be, and no user,"
+            " password, `?` or `#`"
+        )
+    return url
+
+
+def _is_address(url: str) -> bool:
+    # Stricter than any client: one that finds it can't use an address says so when it is too late.
+    if not _URL.fullmatch(url):
+        return False
     try:
         parts = urlsplit(url)
-        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname)
-        has_more = parts.username or parts.password or parts.query or parts.fragment
+        # The port is read where it is asked for.
+        is_host = bool(parts.hostname) and parts.port != 0
+        if ":" in (parts.hostname or "") or _NUMBERS.fullmatch(parts.hostname or ""):
+            ip_address(parts.hostname or "")
     except ValueError:
-        is_usable, has_more = False, None
-    if not is_usable or has_more:
-        raise ValueError("must be an http or https address with no user, password, `?` or `#`")
-    return url
+        return False
+    return is_host
 
 
 def _word(name: str) -> str:

@@ -13,6 +13,7 @@ import structlog
 from pydantic import ValidationError
 from pymongo.errors import DuplicateKeyError
 
+from pipeline.errors import SettingsUnreadableError
 from pipeline.stores.mongo import Collection, Database, Document
 from schemas.base import Frozen
 from schemas.project import ProjectSettings, Revision
@@ -51,16 +52,28 @@ class MongoProjects:
         self._known: dict[tuple[str, int], Revision] = {}
 
     async def applied(self, project_id: str) -> Revision:
-        """Return the settings that count now, as they were at most a second ago."""
+        """Return the settings that count now, as they were at most a second ago.
+
+        Raises:
+            SettingsUnreadableError: They are not as we stored them.
+        """
         read_at, number = self._applied.get(project_id, (0.0, -1))
         now = time.monotonic()
         if number < 0 or now - read_at >= FRESH_SECONDS:
             number = (await self.state(project_id)).applied_revision
             _remember(self._applied, project_id, (now, number))
-        return await self.revision(project_id, number) or Revision()
+        found = await self.revision(project_id, number)
+        if found is None:
+            # Those of a project without any would extract what this one may not want extracted.
+            raise _unreadable("project_revisions", _id(project_id, number))
+        return found
 
     async def revision(self, project_id: str, number: int) -> Revision | None:
-        """Return the settings of a revision."""
+        """Return the settings of a revision.
+
+        Raises:
+            SettingsUnreadableError: They are not as we stored them.
+        """
         if number == 0:
             return Revision()
         known = self._known.get((project_id, number))
@@ -68,7 +81,10 @@ class MongoProjects:
             document = await self._revisions.find_one({"_id": _id(project_id, number)})
             if document is None:
                 return None
-            known = Revision(number=number, settings=_settings(document["settings"]))
+            try:
+                known = Revision(number=number, settings=_settings(document["settings"]))
+            except (ValidationError, KeyError):
+                raise _unreadable("project_revisions", document["_id"]) from None
             _remember(self._known, (project_id, number), known)
         return known
 
@@ -169,4 +185,14 @@ def _id(project_id: str, number: int) -> str:
 
 def _state(project_id: str, document: Document) -> ProjectState:
     fields = {name: value for name, value in document.items() if name != "_id"}
-    return ProjectState.model_validate({"project_id": project_id, **fields})
+    try:
+        return ProjectState.model_validate({"project_id": project_id, **fields})
+    except ValidationError:
+        raise _unreadable("projects", project_id) from None
+
+
+def _unreadable(collection: str, document_id: str) -> SettingsUnreadableError:
+    return SettingsUnreadableError(
+        f"the settings of a project can't be read: mend the document {document_id} in the"
+        f" collection {collection}, or put it back from a backup"
+    )

@@ -142,6 +142,11 @@ def test_a_file_without_the_block_says_that_nothing_changed() -> None:
             4,
             "no user, password",
         ),
+        ("memory:\n  log_level: !!bool loud\n", 2, "in quotes"),
+        ("memory:\n  log_level: !!int ''\n", 2, "in quotes"),
+        ("memory:\n  log_level: !!timestamp soon\n", 2, "in quotes"),
+        (f"memory:\n  log_level: 1{':59' * 3000}.5\n", 2, "in quotes"),
+        ("memory:\n  extraction: " + "[" * 200_000, 2, "nest deeper"),
         ("memory:\n  metadata_partition_index:\n    short_term: [both]\n", 2, "embed_on_write"),
         ("memory:\n  extraction:\n    mission: '  '\n", 3, "blank"),
     ],
@@ -162,6 +167,60 @@ def test_what_looks_like_a_secret_is_refused_and_not_repeated() -> None:
     assert "extraction.mission" in message
     assert "environment variable" in message
     assert secret not in message
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_key_that_looks_like_a_secret_is_not_repeated(times: int) -> None:
+    secret = "sk-test-0000000000000000000000"
+    message = refusal("memory:\n  extraction:\n" + f"    {secret}: 1\n" * times)
+
+    assert "line 3" in message
+    assert "environment variable" in message
+    assert secret not in message
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://h:abc/v1",
+        "http://h:99999/v1",
+        "http://h:0/v1",
+        "http://h:80:80/",
+        "http://two words/v1",
+        "http://h/two words",
+        "http://a..b/",
+        "https://ho\nst/",
+        "http://h/\0",
+        "http://h\\x",
+        "http://m\u00fcller.example/",
+        "http://999.1.1.1/",
+        "http://[::zz]/",
+        f"http://{'a' * 64}.example/",
+        "http://u@h/",
+        "ftp://h/",
+    ],
+)
+def test_an_address_that_a_client_could_not_use_is_refused(url: str) -> None:
+    llm = {"provider": "openai_compatible", "model": "m", "base_url": url}
+
+    assert "must be an http or https address" in refusal(block(extraction_llm=llm))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://api.example.com/v1",
+        "http://127.0.0.1:8080",
+        "http://[::1]:8080/v1/",
+        "http://vllm_0:8000/v1",
+        "https://xn--mller-kva.example/openai/deployments/a%20b",
+        "HTTP://H/v1",
+    ],
+)
+def test_an_address_that_a_client_could_use_is_taken(url: str) -> None:
+    llm = {"provider": "openai_compatible", "model": "m", "base_url": url}
+
+    assert parsed(block(extraction_llm=llm)).extraction_llm.base_url == url
 
 
 def test_a_wrong_value_is_not_repeated_either() -> None:
