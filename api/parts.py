@@ -3,23 +3,28 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import Depends, Header, Request, Response
+from pydantic import TypeAdapter, ValidationError
 
 from api.access import Gatekeeper
-from api.naming import Caller
+from api.naming import Caller, refused
 from consumers.exporting import PrometheusExporter
 from pipeline.forgetting import Forgetter
 from pipeline.metrics import Metrics
 from pipeline.ports import Records
 from pipeline.quotas import Quota
+from pipeline.recording import rule_of
 from pipeline.saving import Saver
 from pipeline.signing_in import Logins
 from pipeline.stores.executions import MongoExecutions
 from pipeline.stores.projects import MongoProjects
 from pipeline.stores.turns import MongoTurns
 from producers.recording import Recorder
+from schemas.identity import Name
+
+_NAMES: Final[TypeAdapter[str]] = TypeAdapter(Name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +55,29 @@ def asking(
     execution: Annotated[str | None, Header(alias="X-Agent-Engine-Execution-Id")] = None,
     old_execution: Annotated[str | None, Header(alias="X-Agentic-Execution-Id")] = None,
 ) -> Caller:
-    """Return who asks: who signed in, the project of the path, agent and execution of headers."""
+    """Return who asks: who signed in, the project of the path, agent and execution of headers.
+
+    Raises:
+        InvalidInputError: One of them can't be a name.
+    """
     return Caller(
-        path_project=request.path_params.get("project_id"),
+        path_project=_checked("project_id", request.path_params.get("project_id")),
         principal=getattr(request.state, "principal", None),
-        agent_id=_name(agent) or _name(old_agent),
-        execution_id=_name(execution) or _name(old_execution),
+        agent_id=_checked("agent_id", _name(agent) or _name(old_agent)),
+        execution_id=_checked("execution_id", _name(execution) or _name(old_execution)),
     )
+
+
+def _checked(field: str, name: str | None) -> str | None:
+    """Return a name, held to the rules that it is held to in a body."""
+    if name is None:
+        return None
+    try:
+        return _NAMES.validate_python(name)
+    except ValidationError as error:
+        rule = rule_of(error.errors(include_url=False, include_input=False)[0])
+    # Outside of the handler: pydantic's error quotes the input and must not become our context.
+    raise refused(field, rule)
 
 
 def _name(header: str | None) -> str | None:

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from pydantic import JsonValue
@@ -236,7 +236,8 @@ def _moment(text: str) -> datetime | None:
         read = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return read if read.tzinfo else read.astimezone()
+    # Not `astimezone`: the server's own zone is nobody's, and it can't place the first day.
+    return read if read.tzinfo else read.replace(tzinfo=UTC)
 
 
 _COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {

@@ -146,6 +146,33 @@ async def test_a_project_named_twice_must_be_one(http: httpx.AsyncClient) -> Non
     assert blank.status_code == 201
 
 
+@pytest.mark.parametrize("project", ["%20", "%00", "%0A", "%C2%85", "a" * 257])
+async def test_a_project_in_the_path_must_be_a_name(http: httpx.AsyncClient, project: str) -> None:
+    asked = {"query": "q", "user_id": "mara", "sources": [{"source": "semantic"}]}
+    base = f"/projects/{project}/memory"
+
+    for answer in (
+        await http.get(f"{base}/semantic", params={"user_id": "mara"}),
+        await http.post(f"{base}/semantic", json=body_of("semantic", "mark")),
+        await http.post(f"{base}/retrieval/context-from-sources", json=asked),
+    ):
+        assert (answer.status_code, answer.json()["problems"][0]["field"]) == (422, "project_id")
+
+
+@pytest.mark.parametrize(
+    ("header", "field"),
+    [("X-Agent-Engine-Agent-Id", "agent_id"), ("X-Agent-Engine-Execution-Id", "execution_id")],
+)
+async def test_a_name_in_a_header_is_held_to_the_rules_of_one_in_a_body(
+    http: httpx.AsyncClient, header: str, field: str
+) -> None:
+    for sent in (b"x" * 257, b"a\tb", b"\x81"):
+        refused = await http.post(
+            "/memory/semantic", json=body_of("semantic", "mark"), headers={header.encode(): sent}
+        )
+        assert (refused.status_code, refused.json()["problems"][0]["field"]) == (422, field)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_save_names_its_owner(http: httpx.AsyncClient, kind: str) -> None:
     for user in BLANKS:

@@ -163,3 +163,24 @@ def test_bounds_hold() -> None:
 
 def test_nothing_asked_is_everything() -> None:
     assert matches(Composed(operator="$and", parts=()), {})
+
+
+EDGES = ["0001-01-01", "9999-12-31", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"]
+
+
+@given(*[st.sampled_from(EDGES) | st.datetimes().map(lambda at: at.isoformat())] * 2)
+def test_any_two_dates_can_be_compared(stored: str, asked: str) -> None:
+    fields = {"metadata": {"at": stored}}
+    later, same_or_before = (
+        matches(parse({"metadata.at": {operator: asked}}, None), fields)
+        for operator in ("$gt", "$lte")
+    )
+
+    assert later is not same_or_before
+
+
+def test_a_date_without_a_zone_is_one_of_utc_wherever_the_server_stands() -> None:
+    found = parse({"metadata.at": {"$gte": "2026-01-01T00:00:00Z", "$lt": "2026-01-02"}}, None)
+
+    assert matches(found, {"metadata": {"at": "2026-01-01"}})
+    assert not matches(found, {"metadata": {"at": "2026-01-02"}})
