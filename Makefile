@@ -5,6 +5,9 @@ UV_VERSION := 0.13.9
 export UV_PYTHON_DOWNLOADS := never
 # Once here, or in each process where PYTHONDONTWRITEBYTECODE is set: that doubles every start.
 export UV_COMPILE_BYTECODE := 1
+# Tests mostly wait for servers, so there may be more at once than cores. One that kills its worker
+# ends the run and is named: going on would hang.
+PYTEST := .venv/bin/python -m pytest --dist loadfile --max-worker-restart 0
 SEED ?= 1
 MINUTES ?= 10
 
@@ -28,8 +31,7 @@ demo: setup ## record a conversation and watch it become memory
 	@./afterturn demo
 
 test: setup check ## the whole suite that needs no more than this machine
-	.venv/bin/python -m pytest -m "not kafka" --numprocesses auto --maxprocesses 4 --dist loadfile \
-		--max-worker-restart 0
+	$(PYTEST) -m "not kafka" --numprocesses 3
 
 check: setup ## check format, lint, types and import rules
 	.venv/bin/ruff format --check .
@@ -38,7 +40,7 @@ check: setup ## check format, lint, types and import rules
 	.venv/bin/lint-imports
 
 test-kafka: setup ## what needs real Apache Kafka (Java 17 and Maven)
-	.venv/bin/python -m pytest -m kafka
+	$(PYTEST) -m kafka --numprocesses 2
 
 chaos: setup ## random faults from SEED on, seed after seed for MINUTES; the laws at the end of each
 	AFTERTURN_CHAOS_SEED=$(SEED) AFTERTURN_CHAOS_MINUTES=$(MINUTES) \

@@ -1,5 +1,6 @@
 """The published client drives the server: what its README shows, and what it promises."""
 
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import httpx
@@ -13,16 +14,32 @@ from agent_engine_sdk_memory import (
     SourceSpec,
 )
 
-from tests.integration.serving import Server, ask
+from pipeline.stores.mongo import Database
+from tests.integration.serving import Server, ask, served
+from tests.integration.signing import account, token_of
 
-PROJECTS = [None, "alpha"]
 TENANCY: dict[str, Any] = {"org_id": "o", "project_id": "alpha"}
 
 
-@pytest.fixture(params=PROJECTS, ids=["direct", "project"])
-def session(server: Server, request: pytest.FixtureRequest) -> Memory:
-    """Return the client bound to a user and a conversation, by each kind of route."""
-    return server.memory(request.param, user_id="user_1", session_id="thread_123")
+@pytest.fixture(params=[None, "alpha"], ids=["direct", "project"])
+def project(request: pytest.FixtureRequest) -> str | None:
+    """Return the project whose routes are called; none for those that name none."""
+    return request.param
+
+
+@pytest.fixture(params=["off", "on"])
+async def session(
+    db: Database, project: str | None, request: pytest.FixtureRequest
+) -> AsyncGenerator[Memory]:
+    """A client bound to a user and a conversation, by each kind of route, signed in or not."""
+    bound = {"user_id": "user_1", "session_id": "thread_123"}
+    async with served(db, auth=request.param) as server:
+        token = None
+        if request.param == "on":
+            credentials = await account(server.parts, "assistant", "alpha")
+            async with httpx.AsyncClient(base_url=server.url) as http:
+                token = await token_of(http, credentials)
+        yield server.memory(project, token=token, **bound)
 
 
 async def test_a_turn_is_read_at_once(session: Memory) -> None:
@@ -174,7 +191,7 @@ async def test_terms_are_the_projects(session: Memory) -> None:
 
     assert term is not None
     assert (term["visibility"], term["related_terms"]) == ("org", ["invoice"])
-    assert await ask(session.list_domains) == ["billing"]
+    assert await ask(session.list_domains, visibility="org") == ["billing"]
     assert found.id == term["id"]
     assert await ask(session.search_taxonomic, "unpaid", domain="shipping") == []
 
