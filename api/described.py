@@ -28,6 +28,7 @@ _MEANINGS: Final = {
     401: "No token, or one that is not valid.",
     403: "The token is another project's, or its role may not do this.",
     404: "No memory of that id is in the scope of the request; or there is no such route.",
+    408: "The body did not arrive in time.",
     409: "The idempotency key is another turn's.",
     413: "More than a body or a memory may hold.",
     422: "Fields that break rules; `problems` names them.",

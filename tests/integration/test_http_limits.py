@@ -4,12 +4,14 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
+from api.access import SIGN_IN_PATH
 from api.admission import BODY_BYTES, Admission, BodyLimit
 from api.errors import Settling
 from api.server import HttpApp, http_app
@@ -208,6 +210,57 @@ async def test_who_finds_the_room_full_is_told_so_at_once() -> None:
         leave.set()
         assert {answer.status_code for answer in await asyncio.gather(*waiting)} == {200}
         assert (await client.get("/slow")).status_code == 200
+
+
+async def test_a_body_that_does_not_arrive_gives_its_room_back() -> None:
+    app = FastAPI()
+
+    @app.post("/echo")
+    async def echo(body: dict[str, str]) -> dict[str, str]:
+        return body
+
+    async def stuck() -> AsyncGenerator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    app.add_middleware(Admission, waiting=1)
+    app.add_middleware(BodyLimit, within=timedelta(seconds=0.2))
+    transport = httpx.ASGITransport(app)
+    async with (
+        asyncio.timeout(20),
+        httpx.AsyncClient(transport=transport, base_url="http://t") as h,
+    ):
+        headers = {"Content-Type": "application/json"}
+        refused = await h.post("/echo", content=stuck(), headers=headers)
+        assert (refused.status_code, refused.json()["code"]) == (408, "TOO_SLOW")
+        assert (await h.post("/echo", json={"a": "b"})).json() == {"a": "b"}
+
+
+async def test_who_signs_in_takes_no_room_from_who_has_a_token() -> None:
+    leave, is_in = asyncio.Event(), asyncio.Event()
+    app = FastAPI()
+
+    @app.post(SIGN_IN_PATH)
+    async def sign_in() -> None:
+        is_in.set()
+        await leave.wait()
+
+    @app.get("/memory")
+    async def memory() -> None:
+        pass
+
+    app.add_middleware(Admission, waiting=1, signing_in=1)
+    transport = httpx.ASGITransport(app)
+    async with (
+        asyncio.timeout(20),
+        httpx.AsyncClient(transport=transport, base_url="http://t") as h,
+    ):
+        signing_in = asyncio.create_task(h.post(SIGN_IN_PATH))
+        await is_in.wait()
+        assert (await h.post(SIGN_IN_PATH)).status_code == 503
+        assert (await h.get("/memory")).status_code == 200
+        leave.set()
+        assert (await signing_in).status_code == 200
 
 
 async def test_an_answer_that_has_begun_is_not_overwritten() -> None:
