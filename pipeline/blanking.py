@@ -15,7 +15,7 @@ from schemas.extraction import SetAside
 class Blanker:
     """Port `Blanks`.
 
-    An answer is judged as the step does it, so that just those items go which may never again
+    An answer is judged as the step does it, so that just those items go which may never
     become an assertion; a summary that may retell them goes with them.
     """
 
@@ -65,9 +65,14 @@ class Blanker:
 
 
 def forgotten_in(judgements: dict[int, Judgement]) -> dict[int, tuple[SetAside, ...]]:
-    """Return the items that were set aside as forgotten, by part, of parts that have any."""
-    by_part = {
-        part: tuple(item for item in judgement.set_aside if item.reason == SetAsideReason.FORGOTTEN)
+    """Return the items to be blanked, by part, of parts in which any is forgotten.
+
+    Beside those that are forgotten they are all that became nothing: a model often says a thing
+    twice, and what was refused for its quote may hold the same words. What only repeats an item
+    that stands says nothing that is forgotten.
+    """
+    return {
+        part: tuple(item for item in judgement.set_aside if item.reason != SetAsideReason.REPEATED)
         for part, judgement in judgements.items()
+        if any(item.reason == SetAsideReason.FORGOTTEN for item in judgement.set_aside)
     }
-    return {part: items for part, items in by_part.items() if items}

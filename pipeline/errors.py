@@ -21,6 +21,7 @@ AfterturnError
 ├─ AccountError             what can't be done with a service account; it says what can
 ├─ PartEndedError           a part of the process ended that must last as long as it
 └─ ConfigurationError       the process must not start like this
+   └─ SettingsUnreadableError  what is stored of a project's settings can't be read
 """
 
 from collections.abc import Sequence

@@ -104,6 +104,28 @@ async def test_nothing_of_it_is_left_but_the_turns(
     assert await violations(parts, db) == []
 
 
+async def test_what_was_set_aside_beside_it_goes_with_it(
+    parts: Installation, broker: Broker, db: Database
+) -> None:
+    unquoted = CAT | {"text": "Miso is a cat.", "quote": "Nobody said so."}
+    nothing = CAT | {"text": "Miso purrs.", "evidence": [9]}
+    again = home(1)
+    await announced(parts, broker, *SAID)
+    said = {"semantic": [home(1), again, CAT, unquoted, nothing], "summary": "A cat in Porto."}
+    settled = await run(parts, broker, ScriptedModel(said))
+    assert [item.reason for item in settled.parts[0].set_aside] == [
+        "repeated",
+        "quote_not_found",
+        "evidence_outside",
+    ]
+
+    await forget(parts, CAT["text"])
+
+    assert "Miso" not in await everything(db)
+    assert await told(parts) == [home(1)["text"]]
+    assert await violations(parts, db) == []
+
+
 async def test_delivering_it_again_brings_nothing_back(
     parts: Installation, broker: Broker, db: Database
 ) -> None:
