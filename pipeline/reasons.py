@@ -40,7 +40,7 @@ class Reason(StrEnum):
     PARAMETER_REFUSED = "parameter_refused"
     MISCONFIGURED = "misconfigured"
     SECRET_MISSING = "secret_missing"  # noqa: S105 (a reason)
-    """The variable that a project's key should be in holds nothing."""
+    """The variable that a project's key should be in holds nothing that can be one."""
     MODEL_NOT_NAMED = "model_not_named"
     """A project names a provider that is not the process's, and no model of it."""
     SETTINGS_UNREADABLE = "settings_unreadable"

@@ -66,10 +66,20 @@ def resolved(
 
 def _secret(own: ExtractionLLM, secrets: Mapping[str, str]) -> str | None:
     if own.api_key_secret is not None:
-        return secrets.get(own.api_key_secret) or None
+        return _key_in(secrets, own.api_key_secret)
     named = _SECRETS.get(own.provider or "")
     # A server of one's own gets no key that was not meant for it.
-    return None if named is None else secrets.get(named) or secrets.get(SHARED_SECRET) or None
+    return None if named is None else _key_in(secrets, named) or _key_in(secrets, SHARED_SECRET)
+
+
+def _key_in(secrets: Mapping[str, str], name: str) -> str | None:
+    """Return what a variable holds without the space around it, if a header can carry that.
+
+    What is read from a file often ends with a line; what no header can carry would fail each
+    message as if that were at fault.
+    """
+    key = secrets.get(name, "").strip()
+    return key if key and key.isascii() and key.isprintable() else None
 
 
 class UnaskableModel:

@@ -88,6 +88,14 @@ def test_the_key_of_the_process_goes_nowhere_else() -> None:
             {"OPENAI_API_KEY": "o", "ACME_API_KEY": ""},
             Reason.SECRET_MISSING,
         ),
+        *(
+            (
+                {"provider": "openai", "api_key_secret": "ACME_API_KEY"},
+                {"ACME_API_KEY": unusable},
+                Reason.SECRET_MISSING,
+            )
+            for unusable in (" \n", "cl\u00e9", "a\x00b", "a\nb")
+        ),
     ],
 )
 def test_what_cannot_be_asked_says_why(
@@ -102,6 +110,12 @@ def test_how_it_is_asked_stays_as_the_process_has_it() -> None:
 
     assert isinstance(found, Resolved)
     assert (found.settings.max_tokens, found.settings.temperature) == (777, 1.0)
+
+
+def test_a_key_is_taken_without_the_line_that_ends_its_file() -> None:
+    own = {"provider": "openai", "api_key_secret": "ACME_API_KEY"}
+
+    assert reached(own, {"ACME_API_KEY": "acme\n"})[-1] == "acme"
 
 
 async def test_a_model_is_made_once_and_the_process_s_own_is_not_made_again() -> None:
