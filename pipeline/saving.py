@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from pydantic import JsonValue
+from pymongo.errors import DocumentTooLarge
 
 from pipeline.barring import is_barred
 from pipeline.errors import UnknownMemoryError
@@ -204,7 +205,12 @@ class Saver:
 
     async def _stands(self, assertion: Assertion) -> Record | None:
         """Assert it and return its record; none, with nothing left, if that may not hold it."""
-        await self._folder.assert_all([assertion])
+        try:
+            await self._folder.assert_all([assertion])
+        except DocumentTooLarge:
+            # Who is told that it was not saved must not read it once there is room.
+            await self._folder.remove([assertion])
+            raise
         record = await self._records.get(assertion.slot)
         if record is None or is_barred(record.bar, assertion):
             await self._folder.remove([assertion])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pydantic import JsonValue
+from pymongo.errors import DocumentTooLarge
 
 from pipeline.clock import SystemClock
 from pipeline.errors import UnknownMemoryError
@@ -39,7 +40,8 @@ class World:
 
     def __init__(self, db: Database) -> None:
         self.records = MongoRecords(db)
-        self.folder = Folder(MongoAssertions(db), self.records, Broker(), SystemClock())
+        self.assertions = MongoAssertions(db)
+        self.folder = Folder(self.assertions, self.records, Broker(), SystemClock())
         names = count()
         self.saver = Saver(
             folder=self.folder,
@@ -87,6 +89,20 @@ async def test_without_upsert_both_stand(world: World) -> None:
 
     assert first.memory_id != second.memory_id
     assert await world.current() == ["aisle", "window"]
+
+
+async def test_what_a_full_record_could_not_take_is_not_kept_for_later(world: World) -> None:
+    for number in range(3):
+        await world.save(f"{number}", upsert=False, metadata={"a": "x" * 4_300_000})
+    held = await world.current()
+
+    with pytest.raises(DocumentTooLarge):
+        await world.save("too much", upsert=False, metadata={"a": "x" * 4_300_000})
+
+    (record,) = [one async for one in world.records.of_scope(MARAS)]
+    said = await world.assertions.of_slot(record.record_id)
+    assert (await world.current(), len(said)) == (held, 3)
+    assert await world.folder.fold_slot(record.record_id) is None
 
 
 async def test_a_save_replaces_what_was_extracted_of_the_same_attribute(world: World) -> None:
