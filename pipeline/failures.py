@@ -28,6 +28,7 @@ from pipeline.errors import (
     MessageTooLargeError,
     MissingDocumentError,
     RecordingUnavailableError,
+    SettingsUnreadableError,
 )
 from pipeline.reasons import CLASS_ACTIONS, REASON_ACTIONS, Reason
 from pipeline.unchecked import field_of, list_of, object_of, text_of
@@ -204,6 +205,10 @@ _OF_OURS: Final[dict[type[AfterturnError], _Verdict]] = {
     ),
     BrokerUnavailableError: _held(Reason.BROKER_UNAVAILABLE),
     RecordingUnavailableError: _held(Reason.DATABASE_UNAVAILABLE),
+    # Before what it is a kind of.
+    SettingsUnreadableError: _Verdict(
+        failure_class=FailureClass.PARAMETER_UNKNOWN, reason=Reason.SETTINGS_UNREADABLE
+    ),
     ConfigurationError: _Verdict(
         failure_class=FailureClass.PARAMETER_UNKNOWN, reason=Reason.MISCONFIGURED
     ),

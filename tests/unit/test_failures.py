@@ -25,6 +25,7 @@ from pipeline.errors import (
     MessageTooLargeError,
     MissingDocumentError,
     RecordingUnavailableError,
+    SettingsUnreadableError,
 )
 from pipeline.failures import action, classify, fingerprint, is_infrastructure, token
 from pipeline.reasons import CLASS_ACTIONS, REASON_ACTIONS, Reason, remedy
@@ -221,6 +222,10 @@ def test_our_own_errors_bring_their_class() -> None:
         answer: (FailureClass.REFUSED, Reason.REFUSAL),
         MessageError(FailureClass.UNDECODABLE, "not_json"): (FailureClass.UNDECODABLE, "not_json"),
         MissingDocumentError("x"): (FailureClass.MISSING, Reason.DOCUMENT_MISSING),
+        SettingsUnreadableError("x"): (
+            FailureClass.PARAMETER_UNKNOWN,
+            Reason.SETTINGS_UNREADABLE,
+        ),
         ConfigurationError("x"): (FailureClass.PARAMETER_UNKNOWN, Reason.MISCONFIGURED),
     }
 
@@ -347,6 +352,7 @@ def test_every_error_of_ours_is_considered() -> None:
         "MessageTooLargeError",
         "RecordingUnavailableError",
         "ConfigurationError",
+        "SettingsUnreadableError",
     }
 
     assert {
