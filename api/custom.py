@@ -12,6 +12,7 @@ from api.naming import Named
 from api.parts import Call, Called, Storing
 from pipeline.custom import matches, tags_of
 from pipeline.errors import UnknownTypeError, UnsupportedError
+from pipeline.offloading import aside
 from pipeline.retrieving import Memory, memories_of, rank
 from pipeline.saving import Author, Draft
 from schemas.identity import ReadScope, Scope, Visibility
@@ -89,7 +90,9 @@ def router() -> APIRouter:
                     continue
                 if matches(content, wanted):
                     found.append(memory)
-        results = [_result(memory) for memory in rank(body.query, found)[: body.top_k]]
+        texts = (memory.text for memory in found)
+        ranked = await aside(texts, lambda: rank(body.query, found))
+        results = [_result(memory) for memory in ranked[: body.top_k]]
         return {"results": results, "count": len(results)}
 
     return routes

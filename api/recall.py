@@ -16,6 +16,7 @@ from pipeline import filters
 from pipeline.contexts import Piece, Style, together, within, written
 from pipeline.errors import FilterError
 from pipeline.filters import Filter
+from pipeline.offloading import aside
 from pipeline.retrieving import Memory, memories_of, scores
 from pipeline.tokens import count
 from schemas.memory import Kind, ProceduralContent, TaxonomicContent
@@ -143,7 +144,7 @@ async def _search(body: SearchBody, kind: Kind, call: Call) -> Json:
     wanted = _filter(body.metadata_filter, None)
     found = await _memories(body, kind, session, wanted, call)
     found = [memory for memory in found if _is_of(memory, body.domain, body.tags)]
-    ranked = _ranked(body.query, found)
+    ranked = await _ranked(body.query, found)
     chunks = [
         chunk_of(memory, score) for memory, score in ranked if score >= body.similarity_threshold
     ][: body.top_k]
@@ -197,7 +198,8 @@ async def _context(
     if all(outcome["error"] for outcome in outcomes):
         return unavailable(_why_none(outcomes))
     retrieved = time.perf_counter()
-    selected = within(together(found), body.max_tokens, _count)
+    texts = (piece.text for pieces in found for piece in pieces)
+    selected = await aside(texts, lambda: within(together(found), body.max_tokens, _count))
     text = written(selected, body.format_style or Style.OPENAI)
     counts = dict.fromkeys((spec.source for spec in specs), 0)
     for piece in selected:
@@ -230,7 +232,8 @@ async def _pieces(
         passing = [
             (turn, chunk) for turn, chunk in chunks if filters.matches(wanted, chunk["metadata"])
         ]
-        found = scores(body.query, [turn.content for turn, _ in passing])
+        said = [turn.content for turn, _ in passing]
+        found = await aside(said, lambda: scores(body.query, said))
         best = sorted(range(len(passing)), key=lambda place: (-found[place], -place))
         return [
             Piece(
@@ -250,7 +253,7 @@ async def _pieces(
             order=memory.last_said,
             chunk=chunk_of(memory, score),
         )
-        for memory, score in _ranked(body.query, memories)[: spec.top_k]
+        for memory, score in (await _ranked(body.query, memories))[: spec.top_k]
     ]
 
 
@@ -268,10 +271,11 @@ async def _memories(
     ]
 
 
-def _ranked(query: str, memories: list[Memory]) -> list[tuple[Memory, float]]:
+async def _ranked(query: str, memories: list[Memory]) -> list[tuple[Memory, float]]:
     """Return memories best first; those that share no word with the query last, newest first."""
     newest = sorted(memories, key=lambda memory: memory.last_said, reverse=True)
-    found = scores(query, [memory.text for memory in newest])
+    texts = [memory.text for memory in newest]
+    found = await aside(texts, lambda: scores(query, texts))
     return sorted(zip(newest, found, strict=True), key=lambda each: -each[1])
 
 

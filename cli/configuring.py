@@ -179,7 +179,12 @@ async def _apply(
         changed = differences(before.settings if before else NO_SETTINGS, stored)
         if not dry_run:
             await _note(parts, Act.PROJECT_APPLY, project, state.stored_revision)
-            await projects.apply(project, state.stored_revision, now=await _now(parts))
+            now = await _now(parts)
+            if not await projects.apply(project, state.stored_revision, now=now):
+                raise ConfigurationError(
+                    f"other settings of {project} were stored meanwhile: look at them with"
+                    " `./afterturn memory status`, and apply again"
+                )
     did = "would take" if dry_run else "takes"
     output.say(f"Revision {state.stored_revision} of {project} {did} effect.")
     _say_differences(changed, output)

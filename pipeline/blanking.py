@@ -1,6 +1,7 @@
 """Takes what was forgotten out of the stored answers it was made from."""
 
 from collections.abc import Sequence
+from typing import cast
 
 from pipeline.crash_points import CrashPoint, reached
 from pipeline.ids import OpaqueIds
@@ -9,7 +10,8 @@ from pipeline.offloading import apart
 from pipeline.planning import summary_of
 from pipeline.ports import Extractions, Snapshots, Turns
 from pipeline.refolding import Folder
-from schemas.extraction import SetAside
+from schemas.extraction import Extraction, PartState, SetAside
+from schemas.memory import Kind
 
 
 class Blanker:
@@ -53,6 +55,8 @@ class Blanker:
             turns, lambda: judge_answers(extraction, snapshot, turns, self._ids, bars)
         )
         gone = forgotten_in(judged)
+        if gone:
+            gone |= given_up(extraction)
         if not gone:
             return
         blanked = await self._extractions.blank(extraction_id, gone)
@@ -62,6 +66,23 @@ class Blanker:
                 snapshot.snapshot_id, run=extraction.run, summary=summary_of(blanked)
             )
             reached(CrashPoint.SUMMARY_BLANKED)
+
+
+def given_up(extraction: Extraction) -> dict[int, tuple[SetAside, ...]]:
+    """Return all items of answers that nothing is made of any more: they may say the same."""
+    return {
+        number: tuple(
+            SetAside(kind=kind, index=index, reason=SetAsideReason.FORGOTTEN)
+            for kind in Kind
+            for index in range(len(_listed(part.reply.answer.get(kind))))
+        )
+        for number, part in enumerate(extraction.parts)
+        if part.state is PartState.DEAD and part.reply is not None
+    }
+
+
+def _listed(items: object) -> list[object]:
+    return cast("list[object]", items) if isinstance(items, list) else []
 
 
 def forgotten_in(judgements: dict[int, Judgement]) -> dict[int, tuple[SetAside, ...]]:

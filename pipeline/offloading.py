@@ -17,6 +17,11 @@ async def apart(turns: Iterable[Turn], work: Callable[[], Result]) -> Result:
 
     It gets a copy of the running task's context. A cancelled caller does not wait for its end.
     """
-    if sum(len(turn.content) for turn in turns) < LARGE:
+    return await aside((turn.content for turn in turns), work)
+
+
+async def aside(texts: Iterable[str], work: Callable[[], Result]) -> Result:
+    """Return what pure work on texts returns, done as `apart` does it."""
+    if sum(map(len, texts)) < LARGE:
         return work()
     return await asyncio.to_thread(work)

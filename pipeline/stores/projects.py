@@ -127,12 +127,18 @@ class MongoProjects:
         is_done = result.matched_count == 1 or await self._is_stored(project_id, number)
         return number if is_done else None
 
-    async def apply(self, project_id: str, number: int, *, now: datetime) -> None:
-        """Let a stored revision count, within a second everywhere. Idempotent."""
-        await self._projects.update_one(
-            {"_id": project_id}, {"$set": {"applied_revision": number, "applied_at": now}}
+    async def apply(self, project_id: str, number: int, *, now: datetime) -> bool:
+        """Let the newest stored revision count, within a second everywhere. Idempotent.
+
+        Returns:
+            Whether it does; not where another one was stored meanwhile.
+        """
+        result = await self._projects.update_one(
+            {"_id": project_id, "stored_revision": number},
+            {"$set": {"applied_revision": number, "applied_at": now}},
         )
         self._applied.pop(project_id, None)
+        return result.matched_count == 1
 
     async def _kept(self, project_id: str, settings: ProjectSettings, number: int) -> int:
         """Keep settings under the first number that is free: one may be left by a crash."""

@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
+from bson import encode
 from pymongo import ASCENDING, UpdateOne
-from pymongo.errors import BulkWriteError
+from pymongo.errors import BulkWriteError, DocumentTooLarge
 
 from pipeline.ports import SlotKey
 from pipeline.stores.assertions import duplicates
@@ -23,6 +24,8 @@ from schemas.tombstone import Bar
 
 MARK_GRACE: Final = timedelta(seconds=30)
 """How long a mark may be its writer's: much longer than the one command between mark and fold."""
+RUNS_BYTES: Final = 15 * 1024 * 1024
+"""A document has 16 MiB; the rest is for its bar: a record that is full must be forgettable."""
 
 _PATHS: Final = {
     "project_id": "scope.project_id",
@@ -76,7 +79,14 @@ class MongoRecords:
         return None if document is None else _record(document)
 
     async def store(self, record: Record, *, read_rev: int, changed: bool, ends_mark: bool) -> bool:
-        """Store a fold where `rev` is still `read_rev`, and raise it."""
+        """Store a fold where `rev` is still `read_rev`, and raise it.
+
+        Raises:
+            pymongo.errors.DocumentTooLarge: It would leave no room for what may have to be barred.
+        """
+        runs = [run.model_dump() for run in record.runs]
+        if len(encode({"runs": runs})) > RUNS_BYTES:
+            raise DocumentTooLarge(f"a record's runs have at most {RUNS_BYTES} bytes")
         left: Document = {"$subtract": [{"$ifNull": ["$writers", 0]}, int(ends_mark)]}
         oldest_ms: Document = {"$subtract": [SERVER_NOW_MS, self._grace_ms]}
         is_clean: Document = {"$or": [{"$lte": [left, 0]}, {"$lte": ["$dirty", oldest_ms]}]}
@@ -84,7 +94,7 @@ class MongoRecords:
             "rev": read_rev + 1,
             "key": _words(record.key),
             "subject": _words(record.subject),
-            "runs": {"$literal": [run.model_dump() for run in record.runs]},
+            "runs": {"$literal": runs},
             "dirty": {"$cond": [is_clean, "$$REMOVE", "$dirty"]},
             "writers": {"$cond": [is_clean, "$$REMOVE", left]},
         }

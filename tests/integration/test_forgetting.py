@@ -126,6 +126,22 @@ async def test_what_was_set_aside_beside_it_goes_with_it(
     assert await violations(parts, db) == []
 
 
+async def test_what_an_answer_says_that_was_given_up_on_goes_with_it(
+    parts: Installation, broker: Broker, db: Database
+) -> None:
+    """A part that is buried keeps its answer; who retries it asks anew."""
+    await announced(parts, broker, *SAID)
+    await run(parts, broker, answering())
+    ledger = await db["extractions"].find_one({"_id": RUN})
+    assert ledger is not None
+    buried = ledger["parts"][0] | {"state": "dead"}
+    await db["extractions"].update_one({"_id": RUN}, {"$push": {"parts": buried}})
+
+    await forget(parts, CAT["text"])
+
+    assert "Miso" not in await everything(db)
+
+
 async def test_delivering_it_again_brings_nothing_back(
     parts: Installation, broker: Broker, db: Database
 ) -> None:

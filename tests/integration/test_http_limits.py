@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -11,12 +12,15 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from api import recall
 from api.access import SIGN_IN_PATH
 from api.admission import BODY_BYTES, Admission, BodyLimit
 from api.errors import Settling
 from api.server import HttpApp, http_app
 from consumers.wiring import wire
 from pipeline.errors import ConfigurationError
+from pipeline.offloading import LARGE
+from pipeline.retrieving import scores
 from pipeline.settings import Settings
 from pipeline.stores.mongo import Database
 from tests.integration.serving import Server, Silent
@@ -342,3 +346,23 @@ async def is_closed(app: HttpApp) -> bool:
         except httpx.TransportError:
             return True
     return False
+
+
+async def test_long_conversations_are_looked_through_beside_the_event_loop(
+    http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One agent's long talk must not make the others wait."""
+    where: list[threading.Thread] = []
+
+    def spied(query: str, texts: Sequence[str]) -> list[float]:
+        where.append(threading.current_thread())
+        return scores(query, texts)
+
+    monkeypatch.setattr(recall, "scores", spied)
+    await http.post("/turns", json={**SAID, "content": "word " * LARGE})
+    asked = {"user_id": "mara", "session_id": "s", "query": "word", "enabled_sources": ["stm"]}
+    answer = await http.post("/context", json=asked)
+
+    assert answer.status_code == 200
+    assert where
+    assert threading.main_thread() not in where

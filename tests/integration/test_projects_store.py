@@ -66,6 +66,18 @@ async def test_of_two_that_store_at_once_one_is_told_to_look_again(db: Database)
     assert await projects.store("p", enabling(), after=won + 1, now=NOW) is None
 
 
+async def test_what_was_overtaken_is_not_applied(db: Database) -> None:
+    """Who read an older revision and is slow must not undo what somebody applied meanwhile."""
+    projects = MongoProjects(db)
+    first = await stored(projects, enabling("semantic"), 0)
+    second = await stored(projects, enabling(), first)
+    assert await projects.apply("p", second, now=NOW)
+
+    assert not await projects.apply("p", first, now=NOW)
+
+    assert (await projects.state("p")).applied_revision == second
+
+
 async def test_keys_of_a_newer_version_are_left_out_and_keep_nobody_from_working(
     db: Database,
 ) -> None:

@@ -6,17 +6,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pymongo.errors import DocumentTooLarge
 
 from pipeline.folding import fold
 from pipeline.ports import Records, SlotKey
 from pipeline.slots import slots_of
 from pipeline.stores.in_memory import MemoryRecords
 from pipeline.stores.mongo import Database
-from pipeline.stores.records import MongoRecords
+from pipeline.stores.records import RUNS_BYTES, MongoRecords
 from schemas.assertion import Assertion
 from schemas.identity import ReadScope, Scope, Visibility
 from schemas.memory import EpisodicContent, Kind, ProceduralContent, TaxonomicContent
 from schemas.record import Record
+from schemas.tombstone import Bar, BarredTurns
 from tests.assertion_builder import assertion, day
 
 NOTHING = timedelta(0)
@@ -348,3 +350,22 @@ async def test_what_is_done_leaves_no_field_behind(db: Database) -> None:
 
     assert document is not None
     assert {"dirty", "writers", "unannounced"} & set(document) == set()
+
+
+async def test_a_record_that_is_full_leaves_room_for_what_must_be_forgotten(db: Database) -> None:
+    """Else it could not be deleted any more: what may not come back is kept with it."""
+    records = MongoRecords(db)
+    slot, record = await marked(records, SAID)
+    (run,) = fold(slot, [SAID])
+    filler = {"note": "x" * (RUNS_BYTES - 10_000)}
+    full = record.model_copy(update={"runs": (run.model_copy(update={"metadata": filler}),)})
+    too_full = full.model_copy(update={"runs": (*full.runs, *full.runs)})
+
+    with pytest.raises(DocumentTooLarge):
+        await records.store(too_full, read_rev=record.rev, changed=True, ends_mark=True)
+    assert await records.store(full, read_rev=record.rev, changed=True, ends_mark=True)
+    evidence = tuple(
+        BarredTurns(session=f"ses_{number:032}", seqs=tuple(range(1, 50))) for number in range(500)
+    )
+    bar = Bar(as_of=day(9), spared=frozenset(), evidence=evidence)
+    assert await records.bar(slot.slot, bar, read_rev=record.rev + 1)
