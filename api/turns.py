@@ -57,8 +57,9 @@ def router() -> APIRouter:
 
         With an `idempotency_key` it may be sent again; the same key with another turn is 409.
         """
-        await _noted(body, call)
         recorded = await call.parts.recorder.record_once(_identity(body, call.caller), _said(body))
+        # Only what was recorded tells whose an execution is; a refused turn is nobody's.
+        await _noted(body, call)
         response.status_code = 201 if recorded.is_new else 200
         turn = recorded.turn
         return TurnResult(id=turn.turn_id, session_id=turn.identity.session_id, turn_seq=turn.seq)

@@ -39,6 +39,19 @@ async def speaks(client: Any, user: str) -> None:
     await ask(client.write_turn, **tenancy, **said)
 
 
+async def test_a_turn_that_was_refused_tells_nothing_of_its_execution(declared: Server) -> None:
+    """Else anybody who names an execution could take it from its user."""
+    client, memory = in_execution(declared, "run 1")
+    await speaks(client, "mara")
+    refused = {"user_id": "bo", "session_id": "s", "role": "user", "content": " "}
+    async with httpx.AsyncClient(base_url=f"{declared.url}/api/v1/memory") as http:
+        headers = {"X-Agent-Engine-Execution-Id": "run 1"}
+        answer = await http.post("/turns", json=refused, headers=headers)
+
+    assert answer.status_code == 422
+    assert (await ask(memory.save, "ticket", "The door is stuck.")).id
+
+
 async def test_a_ticket_is_saved_and_found_by_its_tags_and_words(declared: Server) -> None:
     client, memory = in_execution(declared, "run 1")
     await speaks(client, "mara")
