@@ -44,7 +44,7 @@ async def test_a_turn_that_was_refused_tells_nothing_of_its_execution(declared: 
     client, memory = in_execution(declared, "run 1")
     await speaks(client, "mara")
     refused = {"user_id": "bo", "session_id": "s", "role": "user", "content": " "}
-    async with httpx.AsyncClient(base_url=f"{declared.url}/api/v1/memory") as http:
+    async with httpx.AsyncClient(base_url=f"{declared.url}/api/v1/memory", timeout=30) as http:
         headers = {"X-Agent-Engine-Execution-Id": "run 1"}
         answer = await http.post("/turns", json=refused, headers=headers)
 

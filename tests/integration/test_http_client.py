@@ -37,7 +37,7 @@ async def session(
         token = None
         if request.param == "on":
             credentials = await account(server.parts, "assistant", "alpha")
-            async with httpx.AsyncClient(base_url=server.url) as http:
+            async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
                 token = await token_of(http, credentials)
         yield server.memory(project, token=token, **bound)
 
@@ -270,7 +270,7 @@ async def test_two_organizations_of_one_user_and_session_id_have_two_conversatio
 ) -> None:
     """Else what is said to one would be made into memories of the other."""
     said = {"user_id": "mara", "session_id": "s", "role": "user"}
-    async with httpx.AsyncClient(base_url=f"{server.url}/api/v1/memory") as http:
+    async with httpx.AsyncClient(base_url=f"{server.url}/api/v1/memory", timeout=30) as http:
         for org in ("north", "south", None):
             turn = {**said, "org_id": org, "content": f"I work for {org}."}
             stored = await http.post("/turns", json=turn)

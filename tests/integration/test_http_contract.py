@@ -98,7 +98,7 @@ def example_of(operation: dict[str, Any]) -> dict[str, Any]:
 def test_the_example_of_a_route_is_taken(path: str, url: str) -> None:
     body = example_of(DESCRIPTION["paths"][path]["post"])
 
-    answer = httpx.post(f"{url}{path}", json=body)
+    answer = httpx.post(f"{url}{path}", json=body, timeout=30)
 
     assert answer.status_code in (200, 201), answer.text
 

@@ -40,7 +40,7 @@ async def test_an_answer_in_two_packets_is_not_held_back_for_the_first_ones_rece
     app = HttpApp(tell, HttpSettings(port=0), stop_within=timedelta(seconds=5))
     await app.start()
     try:
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=30) as client:
             told: dict[str, Any] = (await client.get(app.address)).json()
     finally:
         await app.stop()
