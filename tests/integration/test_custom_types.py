@@ -95,7 +95,7 @@ async def test_nobody_else_finds_it(declared: Server) -> None:
     assert (await ask(elsewhere.retrieve, "ticket", "stuck")).count == 0
     tenancy = {"org_id": "", "project_id": "", "user_id": "mara"}
     for kind in ("semantic", "episodic", "taxonomic", "procedural"):
-        async with httpx.AsyncClient(base_url=declared.url) as http:
+        async with httpx.AsyncClient(base_url=declared.url, timeout=30) as http:
             body = {"query": "stuck", **tenancy}
             answer = await http.post(f"/api/v1/memory/retrieval/{kind}", json=body)
         assert answer.json()["memories"] == []
@@ -134,7 +134,7 @@ async def test_an_execution_of_another_project_says_nothing_here(declared: Serve
     client, _ = in_execution(declared, "run 1")
     await speaks(client, "mara")
     header = {"X-Agent-Engine-Execution-Id": "run 1"}
-    async with httpx.AsyncClient(base_url=declared.url, headers=header) as http:
+    async with httpx.AsyncClient(base_url=declared.url, headers=header, timeout=30) as http:
         there = await http.post("/api/v1/projects/q/memory/types/ticket", json={"content": "c"})
         here = await http.post("/api/v1/memory/types/ticket", json={"content": "c"})
 

@@ -248,7 +248,7 @@ async def test_a_client_deletes_one_memory_and_no_other(server: Server, db: Data
     whose: dict[str, Any] = {"org_id": "", "project_id": "", "user_id": "mara"}
     one = await ask(client.create_semantic, label="seat", text="Likes the window.", **whose)
     other = await ask(client.create_semantic, label="seat", text="Or the aisle.", **whose)
-    async with httpx.AsyncClient(base_url=f"{server.url}/api/v1/memory") as http:
+    async with httpx.AsyncClient(base_url=f"{server.url}/api/v1/memory", timeout=30) as http:
         answer = await http.delete(f"/semantic/{one.id}", params={"user_id": "mara"})
         again = await http.delete(f"/semantic/{one.id}", params={"user_id": "mara"})
 
@@ -271,7 +271,7 @@ async def test_each_kind_is_forgotten(
     kind: str, body: dict[str, Any], server: Server, db: Database
 ) -> None:
     mara = {"user_id": "mara"}
-    async with httpx.AsyncClient(base_url=f"{server.url}/api/v1/memory") as http:
+    async with httpx.AsyncClient(base_url=f"{server.url}/api/v1/memory", timeout=30) as http:
         saved = (await http.post(f"/{kind}", json=body | mara)).json()
         hard = {"soft": "false"} if kind == "procedural" else {}
         answer = await http.delete(f"/{kind}/{saved['id']}", params=mara | hard)
@@ -305,7 +305,7 @@ async def test_a_memory_that_was_given_another_reach_is_forgotten_where_it_was_t
     server: Server, db: Database
 ) -> None:
     mara = {"user_id": "mara"}
-    async with httpx.AsyncClient(base_url=f"{server.url}/api/v1/memory") as http:
+    async with httpx.AsyncClient(base_url=f"{server.url}/api/v1/memory", timeout=30) as http:
         body = {"label": "seat", "text": "planted", **mara}
         saved = (await http.post("/semantic", json=body)).json()
         await http.patch(f"/semantic/{saved['id']}", json={"visibility": "org", **mara})

@@ -360,7 +360,7 @@ async def test_with_sign_in_on_it_may_be_reached_by_others(db: Database) -> None
     """Without, it is refused: test_http_limits.py."""
     async with served(db, auth="on", host="0.0.0.0") as server:
         port = server.url.rpartition(":")[2]
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
             assert (await http.get("/health/live")).status_code == 200
             assert (await http.get("/api/v1/memory/semantic")).status_code == 401
 

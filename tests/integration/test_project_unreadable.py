@@ -92,7 +92,9 @@ async def test_a_client_is_told_that_an_operator_must_mend_them(
 ) -> None:
     await db["projects"].insert_one({"_id": "p", "applied_revision": 3})
     asked = {"query": "q", "user_id": "mara", "sources": [{"source": "semantic"}]}
-    async with httpx.AsyncClient(base_url=f"{server.url}/api/v1/projects/p/memory") as http:
+    async with httpx.AsyncClient(
+        base_url=f"{server.url}/api/v1/projects/p/memory", timeout=30
+    ) as http:
         answer = await http.post("/retrieval/context-from-sources", json=asked)
 
     assert (answer.status_code, answer.json()["code"]) == (503, "UNAVAILABLE")
