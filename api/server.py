@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 
 from api.access import Gatekeeper, rate_of
 from api.app import application
+from api.hosts import OwnHost
 from api.parts import Parts
 from consumers.wiring import Installation, recorder
 from pipeline.access import HASHING_PURPOSE, Secrets
@@ -170,10 +171,10 @@ async def http_app(parts: Installation) -> AsyncGenerator[HttpApp]:
             exporter=parts.exporter,
             ping=ping,
         )
+        app = application(served)
+        asked = app if settings.http.auth == "on" else OwnHost(app)
         try:
-            yield HttpApp(
-                application(served), settings.http, stop_within=settings.mongo.timeout + GRACE
-            )
+            yield HttpApp(asked, settings.http, stop_within=settings.mongo.timeout + GRACE)
         finally:
             await quota.close()
 

@@ -168,6 +168,17 @@ async def chunks(size: int) -> AsyncIterator[bytes]:
         yield b" " * 65536
 
 
+async def test_a_name_that_somebody_lets_point_at_this_machine_is_refused(
+    http: httpx.AsyncClient,
+) -> None:
+    """Else a page in a browser here could read everything."""
+    refused = await http.post("/turns", json=SAID, headers={"Host": "evil.example"})
+
+    assert (refused.status_code, refused.json()["code"]) == (421, "HOST_REFUSED")
+    assert "evil" not in refused.text
+    assert (await http.post("/turns", json=SAID)).status_code == 201
+
+
 async def test_a_body_too_large_is_refused_told_or_untold(http: httpx.AsyncClient) -> None:
     for content in (b" " * (BODY_BYTES + 1), chunks(BODY_BYTES + 1)):
         refused = await http.post(
