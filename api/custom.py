@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from api.naming import Named
 from api.parts import Call, Called, Storing
+from api.texts import Said
 from pipeline.custom import matches, tags_of
 from pipeline.errors import UnknownTypeError, UnsupportedError
 from pipeline.offloading import aside
@@ -26,9 +27,7 @@ Json = dict[str, Any]
 class CustomBody(BaseModel):
     """Something of a declared type."""
 
-    content: str = Field(
-        min_length=1, max_length=SAVED_CHARACTERS, examples=["Leaks under pressure."]
-    )
+    content: Said = Field(max_length=SAVED_CHARACTERS, examples=["Leaks under pressure."])
     tags: Metadata | None = None
     """Declared ones only."""
     contextual_metadata: Metadata | None = None

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field, JsonValue
 from api.chunks import entry_of
 from api.naming import Caller, Named, refused
 from api.parts import Call, Called, Storing
+from api.texts import Said
 from pipeline.errors import UnknownMemoryError
 from pipeline.retrieving import Memory, memories_of
 from pipeline.saving import Author, Draft
@@ -25,7 +26,7 @@ from schemas.record import RunState
 from schemas.turn import Metadata
 
 Json = dict[str, Any]
-Text = Annotated[str, Field(min_length=1, max_length=SAVED_CHARACTERS)]
+Text = Annotated[Said, Field(max_length=SAVED_CHARACTERS)]
 Remark = Annotated[str, Field(max_length=1000)]
 Names = Annotated[list[str], Field(max_length=50)]
 Objects = Annotated[list[Metadata], Field(max_length=100)]
@@ -46,7 +47,7 @@ class SaveBody(Named):
 class SemanticBody(SaveBody):
     """A fact with its label."""
 
-    label: str = Field(min_length=1, max_length=200, examples=["seat-preference"])
+    label: Said = Field(max_length=200, examples=["seat-preference"])
     text: Text = Field(examples=["Prefers window seats."])
     upsert: bool = False
     """Replace what the label held."""
@@ -61,7 +62,7 @@ class SemanticPatch(SaveBody):
 class EpisodicBody(SaveBody):
     """Something that happened."""
 
-    title: str = Field(min_length=1, max_length=200, examples=["Renewal call"])
+    title: Said = Field(max_length=200, examples=["Renewal call"])
     content: Text = Field(examples=["The user renewed for a year."])
     summary_text: Annotated[str, Field(max_length=SAVED_CHARACTERS)] | None = None
     participants: Names | None = None
@@ -71,8 +72,8 @@ class EpisodicBody(SaveBody):
 class TaxonomicBody(SaveBody):
     """What a term means in a domain."""
 
-    domain: str = Field(min_length=1, max_length=120, examples=["billing"])
-    term: str = Field(min_length=1, max_length=200, examples=["dunning"])
+    domain: Said = Field(max_length=120, examples=["billing"])
+    term: Said = Field(max_length=200, examples=["dunning"])
     definition: Text = Field(examples=["Reminding of unpaid invoices."])
     related_terms: Names | None = None
 
@@ -95,7 +96,7 @@ class ProceduralFields(SaveBody):
 class ProceduralBody(ProceduralFields):
     """A way of doing something."""
 
-    procedure: str = Field(min_length=1, max_length=200, examples=["refund"])
+    procedure: Said = Field(max_length=200, examples=["refund"])
     description: Text = Field(examples=["How to refund an order."])
     content: Text = Field(examples=["Check the order, then refund it."])
 

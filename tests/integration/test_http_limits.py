@@ -75,6 +75,9 @@ async def test_a_turn_sent_again_is_one_turn(http: httpx.AsyncClient) -> None:
             "session_id",
         ),
         ("/semantic", {"user_id": "mara", "label": "", "text": SECRET}, "label"),
+        ("/semantic", {"user_id": "mara", "label": " \n\u3000", "text": SECRET}, "label"),
+        ("/semantic", {"user_id": "mara", "label": SECRET, "text": "  "}, "text"),
+        ("/taxonomic", {**TERM, "term": "\t"}, "term"),
         ("/episodic", {"user_id": "mara", "title": "t", "content": SECRET}, "session_id"),
         ("/semantic", {"user_id": "mara", "label": "l", "text": SECRET * 9000}, "text"),
         (
@@ -377,3 +380,10 @@ async def test_long_conversations_are_looked_through_beside_the_event_loop(
     assert answer.status_code == 200
     assert where
     assert threading.main_thread() not in where
+
+
+async def test_blank_text_is_told_so(http: httpx.AsyncClient) -> None:
+    blank = {"user_id": "mara", "label": " ", "text": "Prefers tea."}
+    refused = await http.post("/semantic", json=blank)
+
+    assert refused.json()["problems"] == [{"field": "label", "rule": "must not be blank"}]
