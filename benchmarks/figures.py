@@ -1,7 +1,7 @@
 """What a benchmark returns, and the arithmetic all of them share."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,3 +39,19 @@ def percentile(samples: Sequence[float], percent: int) -> float:
     if len(samples) == 1:
         return samples[0]
     return statistics.quantiles(samples, n=100, method="inclusive")[percent - 1]
+
+
+def latencies(
+    name: str, ours: Sequence[float], yardstick: Sequence[float], goals: Mapping[int, str]
+) -> list[Figure]:
+    """Return percentiles of what was timed, in seconds, as figures in ms; goals by percent."""
+    return [
+        Figure(
+            name=f"{name} p{percent}",
+            ours=percentile(ours, percent) * 1000,
+            yardstick=percentile(yardstick, percent) * 1000,
+            unit="ms",
+            goal=goal,
+        )
+        for percent, goal in goals.items()
+    ]

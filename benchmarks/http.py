@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from api.server import HttpApp, http_app
 from benchmarks.bare_turns import BareTurns, bare_turns, said, timed
-from benchmarks.figures import Figure, percentile
+from benchmarks.figures import Figure, latencies
 from consumers.wiring import Installation, recorder
 from pipeline.settings import HttpSettings
 
@@ -46,16 +46,7 @@ async def run(parts: Installation, progress: Callable[[str], None]) -> list[Figu
         for number in range(PAIRS):
             recorded.append(await timed(_record(ours, session, number)))
             inserted.append(await timed(_insert(theirs, session, number)))
-    return [
-        Figure(
-            name=f"http p{percent}",
-            ours=percentile(recorded, percent) * 1000,
-            yardstick=percentile(inserted, percent) * 1000,
-            unit="ms",
-            goal=goal,
-        )
-        for percent, goal in ((50, "≤ 1.3"), (99, "≤ 1.6"))
-    ]
+    return latencies("http", recorded, inserted, {50: "≤ 1.3", 99: "≤ 1.6"})
 
 
 def _inserting(bare: BareTurns) -> FastAPI:

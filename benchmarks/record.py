@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from benchmarks.bare_turns import BareTurns, bare_turns, record, timed
-from benchmarks.figures import Figure, percentile
+from benchmarks.figures import Figure, latencies
 from consumers.wiring import Installation, recorder
 from producers.recording import Recorder
 
@@ -29,22 +29,14 @@ async def run(parts: Installation, progress: Callable[[str], None]) -> list[Figu
         our_rate = await _at_once(lambda session, n: record(recording, session, n))
         their_rate = await _at_once(bare.insert)
     return [
-        Figure(
-            name=f"record p{percent}",
-            ours=percentile(ours, percent) * 1000,
-            yardstick=percentile(theirs, percent) * 1000,
-            unit="ms",
-            goal=goal,
-        )
-        for percent, goal in ((50, "≤ 1.15"), (99, "≤ 1.5"))
-    ] + [
+        *latencies("record", ours, theirs, {50: "≤ 1.15", 99: "≤ 1.5"}),
         Figure(
             name=f"record, {SESSIONS} sessions at once",
             ours=our_rate,
             yardstick=their_rate,
             unit="turns/s",
             goal="≥ 0.8",
-        )
+        ),
     ]
 
 
