@@ -6,11 +6,11 @@ Their calls name nobody: they belong to the user whose turns the caller's execut
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from api.naming import Named
 from api.parts import Call, Called, Storing
-from api.texts import Said
+from api.texts import Said, Sent
 from pipeline.custom import matches, tags_of
 from pipeline.errors import UnknownTypeError, UnsupportedError
 from pipeline.offloading import aside
@@ -24,7 +24,7 @@ from schemas.turn import Metadata
 Json = dict[str, Any]
 
 
-class CustomBody(BaseModel):
+class CustomBody(Sent):
     """Something of a declared type."""
 
     content: Said = Field(max_length=SAVED_CHARACTERS, examples=["Leaks under pressure."])
@@ -34,7 +34,7 @@ class CustomBody(BaseModel):
     """Kept as it is; nothing is looked up by it."""
 
 
-class CustomQuery(BaseModel):
+class CustomQuery(Sent):
     """What is looked for among those of a type."""
 
     query: str = Field(min_length=1, max_length=20_000, examples=["leaks"])

@@ -4,10 +4,11 @@ What is blank counts as not given, wherever it stands. Tenancy that is named twi
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field
 
+from api.texts import Sent
 from pipeline.errors import ForbiddenError, InvalidInputError, Problem, UnscopedReadError
 from pipeline.signing_in import Principal
 from schemas.identity import DEFAULT_PROJECT, Name, ReadScope, Scope, Visibility
@@ -30,14 +31,8 @@ Given = Annotated[Name | None, BeforeValidator(_given)]
 GivenVisibility = Annotated[Visibility | None, BeforeValidator(_visibility)]
 
 
-class Named(BaseModel):
-    """What a body or a query string names.
-
-    What is null counts as not given: clients send every field they have. Fields that nobody knows
-    are ignored: the client's next version may send more.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
+class Named(Sent):
+    """What a body or a query string names."""
 
     org_id: Given = None
     project_id: Given = None
@@ -45,14 +40,6 @@ class Named(BaseModel):
     visibility: GivenVisibility = None
     session_id: Given = Field(default=None, examples=["a trip to Lisbon"])
     agent_id: Given = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_null(cls, sent: Any) -> Any:
-        if not isinstance(sent, dict):
-            return sent
-        fields = cast("dict[str, Any]", sent)
-        return {name: value for name, value in fields.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

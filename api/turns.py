@@ -1,6 +1,6 @@
 """Recording turns and closing sessions."""
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from fastapi import APIRouter, Response
 from pydantic import AwareDatetime, BaseModel, Field, JsonValue
@@ -14,6 +14,8 @@ _NAMELESS: Final = "unnamed"
 
 class TurnBody(Named):
     """A turn as the client sends it; `tokens` and `stop_reason` are accepted without effect."""
+
+    is_mended: ClassVar[bool] = True
 
     role: str = Field(examples=["user"])
     content: str | None = Field(default=None, examples=["I'm allergic to penicillin."])

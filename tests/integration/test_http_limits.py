@@ -123,21 +123,57 @@ async def test_rubbish_is_refused_and_the_server_goes_on(
     assert (await http.post("/turns", json=SAID)).status_code == 201
 
 
-async def test_half_a_character_is_mended_or_refused_never_a_defect(
-    http: httpx.AsyncClient,
+HALF = "\ud800"
+EPISODE: dict[str, Any] = {"user_id": "m", "session_id": "s", "title": "t", "content": "c"}
+SOURCES = "/retrieval/context-from-sources"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/turns", {**SAID, "session_id": HALF}, "session_id"),
+        ("/semantic", {"user_id": "m", "label": "l", "text": HALF}, "text"),
+        ("/semantic", {"user_id": "m", "label": HALF, "text": "t"}, "label"),
+        ("/semantic", {"user_id": HALF, "label": "l", "text": "t"}, "user_id"),
+        ("/semantic", {"user_id": "m", "label": "l", "text": "t", "source": HALF}, "source"),
+        (
+            "/semantic",
+            {"user_id": "m", "label": "l", "text": "t", "metadata": {"a": [{HALF: 1}]}},
+            "metadata",
+        ),
+        ("/episodic", {**EPISODE, "participants": [HALF]}, "participants"),
+        ("/episodic", {**EPISODE, "summary_text": HALF}, "summary_text"),
+        ("/taxonomic", {**TERM, "related_terms": ["t", HALF]}, "related_terms"),
+        ("/procedural", {**PROCEDURE, "steps": [{"a": HALF}]}, "steps"),
+        ("/procedural", {**PROCEDURE, "allowed_tools": [HALF]}, "allowed_tools"),
+        ("/search", {"type": "semantic", "query": HALF}, "query"),
+        ("/search", {"type": "semantic", "query": "q", "tags": [HALF]}, "tags"),
+        ("/search", {"type": "semantic", "query": "q", "domain": HALF}, "domain"),
+        ("/context", {"query": "q", "metadata_filter": {"a": HALF}}, "metadata_filter"),
+        (SOURCES, {"query": "q", "sources": [{"source": HALF}]}, "sources"),
+        ("/types/car", {"content": HALF}, "content"),
+        ("/types/car", {"content": "c", "tags": {"a": HALF}}, "tags"),
+        ("/types/car/retrieve", {"query": "q", "tags": {HALF: 1}}, "tags"),
+    ],
+)
+async def test_half_a_character_is_refused_in_every_field(
+    http: httpx.AsyncClient, path: str, body: dict[str, Any], field: str
 ) -> None:
-    half = b'"\\ud800"'
-    turn = b'{"user_id":"m","session_id":"s","role":"user","content":%b}' % half
-    fact = b'{"user_id":"m","label":"l","text":%b}' % half
-    told = b'{"user_id":"m","label":"l","text":"t","metadata":{"a":%b}}' % half
+    refused = await http.post(
+        path, content=json.dumps(body), headers={"Content-Type": "application/json"}
+    )
 
-    async def status(path: str, content: bytes) -> int:
-        headers = {"Content-Type": "application/json"}
-        return (await http.post(path, content=content, headers=headers)).status_code
+    assert refused.status_code == 422, refused.text
+    assert {problem["field"] for problem in refused.json()["problems"]} == {field}
 
-    assert await status("/turns", turn) == 201
-    assert await status("/semantic", fact) == 422
-    assert await status("/semantic", told) == 422
+
+async def test_half_a_character_that_was_said_is_mended(http: httpx.AsyncClient) -> None:
+    said = {**SAID, "content": HALF, "metadata": {"a": HALF}}
+    stored = await http.post(
+        "/turns", content=json.dumps(said), headers={"Content-Type": "application/json"}
+    )
+
+    assert stored.status_code == 201, stored.text
 
 
 async def test_what_nobody_foresaw_is_told_by_its_type_only(
