@@ -379,6 +379,7 @@ def extraction_step(
         snapshots=parts.snapshots,
         folder=parts.folder,
         fates=parts.fates,
+        dead_letters=parts.dead_letters,
         clock=parts.clock,
         metrics=parts.metrics,
     )

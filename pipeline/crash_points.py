@@ -49,6 +49,10 @@ class CrashPoint(StrEnum):
     LETTER_MOVED = "failure.letter_moved"
     LETTER_PUBLISHED = "failure.letter_published"
     LETTER_MARKED_SENT = "failure.letter_marked_sent"
+    SNAPSHOT_REOPENED = "redrive.snapshot_reopened"
+    PART_OPENED = "redrive.part_opened"
+    LETTER_CHANGED = "redrive.letter_changed"
+    MESSAGE_SENT_BACK = "redrive.message_sent_back"
     BEFORE_COMMIT = "consumer.before_commit"
 
 

@@ -6,6 +6,7 @@ index and sent again.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
@@ -14,14 +15,16 @@ from pipeline.crash_points import CrashPoint, reached
 from pipeline.errors import BrokerUnavailableError, MessageError, MessageTooLargeError
 from pipeline.failures import action, classify, fingerprint
 from pipeline.ids import OpaqueIds
-from pipeline.messages import by_reference, forward
+from pipeline.messages import LETTER_HEADER, by_reference, forward
 from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.ports import Clock, Letters, Publisher
 from pipeline.sweeping import mend_each
 from schemas.extraction import Extraction
-from schemas.failure import Attempt, Failure, Letter
+from schemas.failure import Attempt, Failure, Letter, LetterState
 from schemas.message import IncomingMessage
 from schemas.topics import DEAD, Stage
+
+_SENT_BACK: Final = (LetterState.WAITING, LetterState.RESOLVED)
 
 log = structlog.get_logger()
 
@@ -71,25 +74,41 @@ class DeadLetters:
     async def _keep_whole(self, message: IncomingMessage, stage: Stage, failure: Failure) -> None:
         at = message.at
         self._metrics.attempt_failed(failure.failure_class)
+        earlier = await self._sent_back(message)
+        now = self._clock.now()
+        letter_id = self._ids.letter(
+            at.topic, at.partition, at.offset, at.timestamp_ms, (message.value or b"").hex()
+        )
         await self.keep(
             Letter(
-                letter_id=self._ids.letter(
-                    at.topic, at.partition, at.offset, at.timestamp_ms, (message.value or b"").hex()
-                ),
+                letter_id=letter_id if earlier is None else earlier.letter_id,
                 stage=stage.value,
                 failure_class=failure.failure_class,
                 reason=failure.reason,
                 disposition="content",
                 fingerprint=fingerprint(failure),
                 action=action(failure),
-                attempts=(Attempt(failure=failure, failed_at=self._clock.now()),),
+                attempts=(
+                    *(() if earlier is None else earlier.attempts),
+                    Attempt(failure=failure, failed_at=now),
+                ),
                 original=at,
                 key=message.key,
                 value=message.value,
                 headers=message.headers,
-                created_at=self._clock.now(),
+                created_at=now if earlier is None else earlier.created_at,
+                died_at=None if earlier is None else now,
+                deaths=1 if earlier is None else earlier.deaths + 1,
             )
         )
+
+    async def _sent_back(self, message: IncomingMessage) -> Letter | None:
+        """Return the letter that a message was sent back from, if it is really that one's."""
+        letter_id = message.header(LETTER_HEADER)
+        letter = None if letter_id is None else await self._letters.get(letter_id)
+        if letter is None or (letter.key, letter.value) != (message.key, message.value):
+            return None
+        return letter if letter.state in _SENT_BACK else None
 
     def of_part(
         self,
@@ -100,8 +119,9 @@ class DeadLetters:
         is_exhausted: bool,
     ) -> Letter:
         """Return the letter of a part of an extraction; nothing is stored yet."""
-        failure = attempts[-1].failure
+        failure, died_at = attempts[-1].failure, attempts[-1].failed_at
         extraction = subject.extraction
+        redrives = extraction.parts[subject.part].redrives
         return Letter(
             letter_id=self._ids.letter(extraction.extraction_id, subject.part),
             stage="extraction",
@@ -121,7 +141,9 @@ class DeadLetters:
             extraction_id=extraction.extraction_id,
             part=subject.part,
             model=subject.model,
-            created_at=attempts[-1].failed_at,
+            created_at=died_at,
+            died_at=died_at if redrives else None,
+            deaths=redrives + 1,
         )
 
     async def keep(self, letter: Letter) -> None:
@@ -143,6 +165,16 @@ class DeadLetters:
             await self._publish(letter)
         except BrokerUnavailableError:
             log.warning("letter_unsent", letter=letter.letter_id)
+
+    async def resolve(self, letter_id: str, *, deaths: int) -> None:
+        """What it was about has been done, since it was sent back for the last time. Idempotent."""
+        await self._letters.change(
+            letter_id,
+            deaths=deaths,
+            states=(LetterState.DEAD, LetterState.WAITING),
+            to=LetterState.RESOLVED,
+        )
+        reached(CrashPoint.LETTER_CHANGED)
 
     async def resend(self, before_ms: int, limit: int) -> int:
         """Publish letters unsent since before then; return how many arrived.

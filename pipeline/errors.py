@@ -19,6 +19,7 @@ AfterturnError
 ├─ TooOftenError            too many in a span of time; it says how long to wait
 │  └─ QuotaExceededError    a project has stored what it may store in a day
 ├─ AccountError             what can't be done with a service account; it says what can
+├─ LetterError              what can't be done with a dead letter; it says why and what can
 ├─ PartEndedError           a part of the process ended that must last as long as it
 └─ ConfigurationError       the process must not start like this
    └─ SettingsUnreadableError  what is stored of a project's settings can't be read
@@ -149,6 +150,10 @@ class QuotaExceededError(TooOftenError):
 
 class AccountError(AfterturnError):
     """What was asked of a service account can't be done; the message says what can."""
+
+
+class LetterError(AfterturnError):
+    """What was asked of a dead letter can't be done; the message says why, and what can."""
 
 
 class PartEndedError(AfterturnError):

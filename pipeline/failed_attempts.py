@@ -82,7 +82,7 @@ class FailedAttempts:
             return False
         failed = Attempt(failure=failure, failed_at=self._clock.now())
         decision = decide(
-            (*claimed.extraction.attempts, failed),
+            (*claimed.extraction.attempts[claimed.extraction.attempts_before :], failed),
             first_seen_ms=claimed.extraction.first_seen_ms,
             now_ms=await self._server_time.now_ms(),
             tiers=self._tiers,

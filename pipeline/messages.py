@@ -20,7 +20,7 @@ from schemas.event import (
     SnapshotReady,
     TurnRecorded,
 )
-from schemas.failure import Coordinates, Failure, FailureClass
+from schemas.failure import Coordinates, Failure, FailureClass, Letter
 from schemas.message import TICKET_HEADER, Headers, IncomingMessage, OutgoingMessage
 from schemas.topics import Stage
 
@@ -46,6 +46,8 @@ FAILURE_HEADERS: Final = tuple(
     f"{ERRORS_PREFIX}{name}" for name in ("stage", "class", "reason", "exception")
 )
 """How it failed last."""
+LETTER_HEADER: Final = f"{ERRORS_PREFIX}letter"
+"""Which letter a message was that is sent back: if it dies again, it is the same one."""
 OMITTED_HEADER: Final = f"{ERRORS_PREFIX}omitted"
 """Why a message on a dead topic goes without its key, value and other headers."""
 
@@ -146,6 +148,28 @@ def forward(
         headers=(
             *_bounded(item for item in message.headers if not _is_ours(item[0])),
             *((name, _code(text)) for name, text in ours.items()),
+        ),
+    )
+
+
+def sent_back(letter: Letter) -> OutgoingMessage:
+    """Return a letter's message as it was, for the topic on which it first failed.
+
+    Raises:
+        ValueError: It came from no topic.
+    """
+    if letter.original is None:
+        raise ValueError("a letter without a message can't be sent back as one")
+    message = IncomingMessage(
+        at=letter.original, key=letter.key, value=letter.value, headers=letter.headers
+    )
+    return OutgoingMessage(
+        topic=(origin(message) or letter.original).topic,
+        key=letter.key,
+        value=letter.value,
+        headers=(
+            *(item for item in letter.headers if not item[0].startswith(ERRORS_PREFIX)),
+            (LETTER_HEADER, letter.letter_id.encode()),
         ),
     )
 

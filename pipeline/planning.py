@@ -103,8 +103,12 @@ def parts_to_bury(extraction: Extraction) -> list[int]:
 
 
 def turns_of(part: Part, turns: Sequence[Turn]) -> tuple[Turn, ...]:
-    """Return those of the turns that a part covers."""
-    return tuple(turn for turn in turns if part.first_seq <= turn.seq <= part.last_seq)
+    """Return those of the turns that a part covers and does not leave out."""
+    return tuple(
+        turn
+        for turn in turns
+        if part.first_seq <= turn.seq <= part.last_seq and turn.seq not in part.left_out
+    )
 
 
 def halves(part: Part, turns: Sequence[Turn]) -> tuple[Part, Part] | None:
@@ -123,9 +127,13 @@ def halves(part: Part, turns: Sequence[Turn]) -> tuple[Part, Part] | None:
         imbalance.append((abs(total - 2 * before), right.seq))
     cut = min(imbalance)[1]
     return (
-        Part(first_seq=part.first_seq, last_seq=cut - 1, kinds=part.kinds),
-        Part(first_seq=cut, last_seq=part.last_seq, kinds=part.kinds),
+        _piece(part, part.first_seq, cut - 1),
+        _piece(part, cut, part.last_seq),
     )
+
+
+def _piece(part: Part, first_seq: int, last_seq: int) -> Part:
+    return Part(first_seq=first_seq, last_seq=last_seq, kinds=part.kinds, left_out=part.left_out)
 
 
 def outcome_of(extraction: Extraction, *, accepted: int, set_aside: int) -> Outcome:

@@ -5,10 +5,10 @@ epoch milliseconds; reads that decide are from the primary; each method is one a
 unless it says otherwise, and may raise `pymongo.errors.PyMongoError`.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Literal, Protocol
 
 from schemas.access import ServiceAccount
 from schemas.assertion import Assertion
@@ -21,7 +21,7 @@ from schemas.extraction import (
     Reply,
     SetAside,
 )
-from schemas.failure import Attempt, Letter
+from schemas.failure import Attempt, FailureClass, Letter, LetterState
 from schemas.guard import Guard
 from schemas.identity import DEFAULT_PROJECT, ReadScope, Scope, SessionIdentity
 from schemas.memory import Kind, RecordKind
@@ -213,6 +213,10 @@ class Snapshots(Protocol):
         """Return unsettled ones whose `wake_at` is at or before now, oldest first."""
         ...
 
+    async def reopen(self, snapshot_id: str, *, run: int, wake_at_ms: int) -> None:
+        """Mark a settled one unsettled, if `run` is its active one. Idempotent."""
+        ...
+
     async def wake_later(self, snapshot_id: str, wake_at_ms: int) -> None:
         """Look at an unsettled one again at `wake_at_ms`."""
         ...
@@ -325,6 +329,19 @@ class Extractions(Protocol):
         """The message of this ticket is acknowledged. Idempotent."""
         ...
 
+    async def redrive(
+        self,
+        extraction: Extraction,
+        part: int,
+        replacement: Sequence[Part],
+        following: NextMessage,
+    ) -> bool:
+        """Open it again: a dead part is replaced, the others of the replacement are appended.
+
+        Whoever works on the others loses his claim; ladders and age begin anew.
+        """
+        ...
+
     async def drop_letters(self, extraction_id: str, letter_ids: Sequence[str]) -> None:
         """These letters are safe in their own collection. Idempotent."""
         ...
@@ -334,11 +351,56 @@ class Extractions(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterQuery:
+    """Which letters: what is given must be so, what is none may be anything."""
+
+    letter_id: str | None = None
+    state: LetterState | None = None
+    stage: Stage | None = None
+    failure_class: FailureClass | None = None
+    reason: str | None = None
+    fingerprint: str | None = None
+    disposition: Literal["content", "exhausted"] | None = None
+    project_id: str | None = None
+    session: str | None = None
+    """The opaque key of one."""
+    model: str | None = None
+    topic: str | None = None
+    """Where the message lay that failed."""
+    since: datetime | None = None
+    """It died first then or later."""
+    until: datetime | None = None
+    """It died first before then."""
+    deaths: int | None = None
+    """It died at least so often."""
+
+
 class Letters(Protocol):
     """The dead letters."""
 
     async def put(self, letter: Letter) -> None:
-        """Store it where it is new, as not yet on its topic. Idempotent by its id."""
+        """Store a death that is not stored yet, as not on its topic. Idempotent by id and death."""
+        ...
+
+    async def get(self, letter_id: str) -> Letter | None:
+        """Return one."""
+        ...
+
+    async def matching(self, wanted: LetterQuery, limit: int | None = None) -> list[Letter]:
+        """Return those that match without key, value and headers, the one that died first last."""
+        ...
+
+    async def change(
+        self,
+        letter_id: str,
+        *,
+        deaths: int,
+        states: Collection[LetterState],
+        to: LetterState,
+        discarded_for: str | None = None,
+    ) -> bool:
+        """Change a state, where it died so often and is in one of these; false where it is not."""
         ...
 
     async def mark_sent(self, letter_id: str) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import structlog
 
 from pipeline.crash_points import CrashPoint, reached
+from pipeline.dead_letters import DeadLetters
 from pipeline.extractors import Extractor
 from pipeline.fates import ClaimLostError, Context, Fates
 from pipeline.gating import Passage
@@ -56,9 +57,11 @@ class Settler:
         snapshots: Snapshots,
         folder: Folder,
         fates: Fates,
+        dead_letters: DeadLetters,
         clock: Clock,
         metrics: Metrics,
     ) -> None:
+        self._dead_letters = dead_letters
         self._extractions = extractions
         self._snapshots = snapshots
         self._folder = folder
@@ -105,4 +108,7 @@ class Settler:
             extraction.snapshot_id, run=extraction.run, summary=summary_of(extraction)
         )
         reached(CrashPoint.SNAPSHOT_SETTLED)
+        for part in extraction.parts:
+            if part.redrives and part.letter_id and part.state is not PartState.DEAD:
+                await self._dead_letters.resolve(part.letter_id, deaths=part.redrives)
         await self._fates.send_pending(extraction)

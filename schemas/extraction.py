@@ -78,6 +78,11 @@ class Part(Frozen):
     """Of the extractor that answered: another one may have finished what the first began."""
     set_aside: tuple[SetAside, ...] = ()
     letter_id: str | None = None
+    """Of its failure; kept when it is sent back, so that its next failure is the same letter."""
+    redrives: int = 0
+    """How often an operator sent it back."""
+    left_out: tuple[int, ...] = ()
+    """Turns that the model is not shown, by their seq."""
 
 
 class Claim(Frozen):
@@ -126,6 +131,8 @@ class Extraction(Frozen):
     """Claims that ended without a recorded end, in a row."""
     attempts: tuple[Attempt, ...] = ()
     """Every failed one, oldest first; the ladder counts them by class."""
+    attempts_before: int = 0
+    """How many of them were before the last redrive: ladders begin anew with it."""
     first_seen_ms: int
     """When its age began; time that it was held is not counted."""
     held_since_ms: int | None = None

@@ -78,6 +78,17 @@ class Coordinates(Frozen):
     group: str
 
 
+class LetterState(StrEnum):
+    """How a letter stands."""
+
+    DEAD = "dead"
+    WAITING = "waiting"
+    """Sent back, and under way."""
+    RESOLVED = "resolved"
+    """What it was about has been done; of a message that could not be read: it was sent back."""
+    DISCARDED = "discarded"
+
+
 class Letter(Frozen):
     """A dead letter: a failure set aside with everything known of it."""
 
@@ -103,4 +114,16 @@ class Letter(Frozen):
     model: str | None = None
     """The model that is configured, where one was to be asked."""
     created_at: datetime
-    state: Literal["dead", "waiting", "discarded", "resolved"] = "dead"
+    """When it died first."""
+    died_at: datetime | None = None
+    """When it died last, if more than once."""
+    deaths: int = 1
+    """How often it died: sent back and failed again, it is the same letter."""
+    state: LetterState = LetterState.DEAD
+    discarded_for: str | None = None
+    """Why nobody will send it back: a code an operator chose."""
+
+    @property
+    def last_death(self) -> datetime:
+        """When it died last."""
+        return self.died_at or self.created_at

@@ -18,6 +18,9 @@ class Act(StrEnum):
     ACCOUNT_REVOKE = "account.revoke"
     PROJECT_CONFIGURE = "project.configure"
     PROJECT_APPLY = "project.apply"
+    LETTER_REDRIVE = "letter.redrive"
+    LETTER_DISCARD = "letter.discard"
+    LETTER_RESTORE = "letter.restore"
 
 
 class OperatorAction(Frozen):

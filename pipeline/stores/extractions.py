@@ -195,9 +195,51 @@ class MongoExtractions:
             },
             as_read,
             is_done=lambda now: all(
-                now.parts[part].letter_id == letter.letter_id for part, letter in letters.items()
+                (now.parts[part].state, now.parts[part].letter_id)
+                == (PartState.DEAD, letter.letter_id)
+                for part, letter in letters.items()
             ),
         )
+
+    async def redrive(
+        self,
+        extraction: Extraction,
+        part: int,
+        replacement: Sequence[Part],
+        following: NextMessage,
+    ) -> bool:
+        """Open it again: a dead part is replaced, the others of the replacement are appended."""
+        fence = extraction.fence + 1
+        changed = {f"parts.{part}": replacement[0].model_dump()}
+        for place, added in enumerate(replacement[1:], len(extraction.parts)):
+            changed[f"parts.{place}"] = added.model_dump()
+        result = await self._collection.update_one(
+            {
+                "_id": extraction.extraction_id,
+                "fence": extraction.fence,
+                "outcome": extraction.outcome,
+                f"parts.{part}.state": PartState.DEAD,
+            },
+            {
+                "$set": {
+                    **changed,
+                    "fence": fence,
+                    "claim": None,
+                    "crashes": 0,
+                    "outcome": None,
+                    "settled_at": None,
+                    "attempts_before": len(extraction.attempts),
+                    "first_seen_ms": following.scheduled_ms,
+                    "held_since_ms": None,
+                    "next": following.model_dump(),
+                },
+                "$min": {"unsent_since_ms": following.scheduled_ms},
+            },
+        )
+        if result.matched_count == 1:
+            return True
+        now = await self.get(extraction.extraction_id)
+        return now is not None and now.next.ticket == following.ticket
 
     async def schedule(
         self,

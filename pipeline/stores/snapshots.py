@@ -57,6 +57,13 @@ class MongoSnapshots:
             {"$set": {"settled": True, "summary": summary}, "$unset": {"wake_at_ms": ""}},
         )
 
+    async def reopen(self, snapshot_id: str, *, run: int, wake_at_ms: int) -> None:
+        """Mark a settled one unsettled, if `run` is its active one. Idempotent."""
+        await self._collection.update_one(
+            {"_id": snapshot_id, "active_run": run, "settled": True},
+            {"$set": {"settled": False, "wake_at_ms": wake_at_ms}},
+        )
+
     async def unsettled_due(self, now_ms: int, limit: int) -> list[Snapshot]:
         """Return unsettled ones whose `wake_at` is at or before now, oldest first."""
         cursor = self._collection.find(

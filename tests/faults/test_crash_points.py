@@ -56,6 +56,7 @@ HELD = {CrashPoint.EXTRACTION_HELD}
 CUT_OFF = {CrashPoint.MODEL_ANSWERED, *SLOW}
 """Where a call was under way, or its answer not yet stored, when the process died."""
 NEVER_CLOSED = {CrashPoint.SESSION_WOKEN}
+REDRIVING = "nothing is sent back here; tests/integration/test_letter_desk.py"
 FORGETTING = "nothing is forgotten here; tests/faults/test_forgetting.py"
 ELSEWHERE = {
     CrashPoint.GAP_NOTED: "minutes apart by design; tests/unit/test_cutting.py crashes there",
@@ -65,6 +66,10 @@ ELSEWHERE = {
     CrashPoint.ANSWER_BLANKED: FORGETTING,
     CrashPoint.SUMMARY_BLANKED: FORGETTING,
     CrashPoint.TOMBSTONE_ADVANCED: FORGETTING,
+    CrashPoint.SNAPSHOT_REOPENED: REDRIVING,
+    CrashPoint.PART_OPENED: REDRIVING,
+    CrashPoint.LETTER_CHANGED: REDRIVING,
+    CrashPoint.MESSAGE_SENT_BACK: REDRIVING,
 }
 POINTS = [point for point in CrashPoint if point not in ELSEWHERE]
 

@@ -341,7 +341,13 @@ def test_every_error_of_ours_is_considered() -> None:
     unexpected_in_a_step = {
         *("AfterturnError", "InvalidInputError", "ConflictError", "PartEndedError"),
         *("FilterError", "UnknownMemoryError", "UnknownTypeError", "UnsupportedError"),
-        *("ForbiddenError", "UnscopedReadError", "UnauthenticatedError", "AccountError"),
+        *(
+            "ForbiddenError",
+            "UnscopedReadError",
+            "UnauthenticatedError",
+            "AccountError",
+            "LetterError",
+        ),
         *("TooOftenError", "QuotaExceededError"),
     }
     classified = {
