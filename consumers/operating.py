@@ -1,10 +1,19 @@
 """The composition root of what operators work with, by command line and console alike."""
 
+import asyncio
+import os
+import socket
+from collections.abc import Callable
 from uuid import uuid4
 
-from consumers.wiring import Installation
+from consumers.wiring import Installation, ReachedTargets, extractors
 from pipeline.letters.desk import LetterDesk
+from pipeline.models.own import OwnModels
+from pipeline.ports import Model
+from pipeline.replaying.desk import ReplayDesk
+from pipeline.replaying.running import ReplayRunner, Step
 from pipeline.stores.deliveries import MongoDeliveries
+from pipeline.stores.jobs import MongoJobs
 from pipeline.stores.operator_actions import MongoOperatorActions
 
 
@@ -29,4 +38,55 @@ def letter_desk(parts: Installation, *, by: str) -> LetterDesk:
         lost_after=parts.settings.waker.lost_after,
         new_name=lambda: uuid4().hex,
         by=by,
+    )
+
+
+def replay_desk(parts: Installation, *, by: str) -> ReplayDesk:
+    """Return what starts, pauses, resumes and cancels replays.
+
+    Args:
+        parts: What it shares.
+        by: Who does it, for the audit trail.
+    """
+    return ReplayDesk(
+        jobs=MongoJobs(parts.database),
+        snapshots=parts.snapshots,
+        turns=parts.turns,
+        extractions=parts.extractions,
+        actions=MongoOperatorActions(parts.database),
+        server_time=parts.server_time,
+        new_name=lambda: uuid4().hex[:20],
+        by=by,
+    )
+
+
+def replay_runner(
+    parts: Installation,
+    model: Model,
+    *,
+    own: OwnModels | None = None,
+    tell: Callable[[Step], None] = lambda _step: None,
+) -> ReplayRunner:
+    """Return what runs replays in this process.
+
+    Args:
+        parts: What it shares.
+        model: Who extracts for projects that name nobody: nobody is asked here, its version counts.
+        own: Makes the models of those that do; the caller closes it. None: their keys are nowhere.
+        tell: Is told how far it is.
+    """
+    targets = ReachedTargets(parts, model, own or OwnModels(parts.settings.llm, {}))
+    return ReplayRunner(
+        jobs=MongoJobs(parts.database),
+        snapshots=parts.snapshots,
+        extractions=parts.extractions,
+        extractors=extractors(parts, targets),
+        turns=parts.turns,
+        fates=parts.fates,
+        server_time=parts.server_time,
+        clock=parts.clock,
+        sleep=asyncio.sleep,
+        owner=f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}",
+        lost_after=parts.settings.waker.lost_after,
+        tell=tell,
     )

@@ -32,6 +32,7 @@ from pipeline.models.own import OwnModels, UnaskableModel
 from pipeline.ports import Model, Publisher, ServerTime
 from pipeline.reasons import Reason
 from pipeline.refolding import Folder
+from pipeline.replaying.succession import Succession
 from pipeline.settings import LLMSettings, Settings
 from pipeline.settling import Settler
 from pipeline.stores.assertions import MongoAssertions
@@ -404,6 +405,13 @@ def extraction_step(
         dead_letters=parts.dead_letters,
         ids=parts.ids,
         settler=settler,
+        succession=Succession(
+            extractions=parts.extractions,
+            snapshots=parts.snapshots,
+            assertions=parts.assertions,
+            letters=parts.letters,
+            folder=parts.folder,
+        ),
         failed_attempts=failed_attempts,
         server_time=parts.server_time,
         owner=f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}",

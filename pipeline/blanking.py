@@ -37,9 +37,14 @@ class Blanker:
         self._ids = ids
 
     async def blank(self, extraction_ids: Sequence[str]) -> None:
-        """Take out of the answers of extractions what their slots may not hold. Idempotent."""
-        for extraction_id in extraction_ids:
-            await self._blank(extraction_id)
+        """Take out of the answers of extractions what their slots may not hold. Idempotent.
+
+        Those of other runs over the same snapshots say the same, whether they count or not.
+        """
+        snapshots = {each.rpartition(":")[0] for each in extraction_ids}
+        for snapshot_id in sorted(snapshots):
+            for extraction in await self._extractions.runs_of(snapshot_id):
+                await self._blank(extraction.extraction_id)
 
     async def _blank(self, extraction_id: str) -> None:
         extraction = await self._extractions.get(extraction_id)

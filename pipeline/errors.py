@@ -20,6 +20,7 @@ AfterturnError
 │  └─ QuotaExceededError    a project has stored what it may store in a day
 ├─ AccountError             what can't be done with a service account; it says what can
 ├─ LetterError              what can't be done with a dead letter; it says why and what can
+├─ JobError                 what can't be done with a job; it says why and what can
 ├─ PartEndedError           a part of the process ended that must last as long as it
 └─ ConfigurationError       the process must not start like this
    └─ SettingsUnreadableError  what is stored of a project's settings can't be read
@@ -154,6 +155,10 @@ class AccountError(AfterturnError):
 
 class LetterError(AfterturnError):
     """What was asked of a dead letter can't be done; the message says why, and what can."""
+
+
+class JobError(AfterturnError):
+    """What was asked of a job can't be done; the message says why, and what can."""
 
 
 class PartEndedError(AfterturnError):

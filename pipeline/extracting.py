@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from pipeline.asserting import assert_run
+from pipeline.asserting import assert_run, said_in
 from pipeline.barring import Bars
 from pipeline.blanking import forgotten_in
 from pipeline.crash_loops import CRASHES, SUSPECT_CLAIMS, SuspectError
@@ -26,7 +26,7 @@ from pipeline.failures import is_infrastructure
 from pipeline.fates import ClaimLostError, Context, Fates
 from pipeline.gating import HeldError
 from pipeline.ids import OpaqueIds
-from pipeline.judging import Judgement, judge_answers
+from pipeline.judging import NO_BARS, Judgement, judge_answers
 from pipeline.messages import EVENT_ID_HEADER, decode
 from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.offloading import apart
@@ -49,6 +49,7 @@ from pipeline.ports import (
     Turns,
 )
 from pipeline.refolding import Folder
+from pipeline.replaying.succession import Succession
 from pipeline.settings import ExtractionSettings
 from pipeline.settling import Claimed, Settler
 from schemas.event import SnapshotReady, SnapshotReadyData
@@ -86,6 +87,7 @@ class ExtractionStep:
         dead_letters: DeadLetters,
         ids: OpaqueIds,
         settler: Settler,
+        succession: Succession,
         failed_attempts: FailedAttempts,
         server_time: ServerTime,
         owner: str,
@@ -105,6 +107,7 @@ class ExtractionStep:
         self._dead_letters = dead_letters
         self._ids = ids
         self._settler = settler
+        self._succession = succession
         self._failed_attempts = failed_attempts
         self._server_time = server_time
         self._owner = owner
@@ -319,7 +322,11 @@ class ExtractionStep:
             max(1, snapshot.first_seq - self._settings.context_turns),
             snapshot.last_seq,
         )
-        is_replaced = snapshot.active_run != extraction.run
+        is_replay = extraction.run > snapshot.active_run and extraction.job_id is not None
+        is_replaced = extraction.run != snapshot.active_run and not is_replay
+        if is_replaced:
+            # Whoever worked on it before may have died after he asserted something.
+            await self._folder.remove_run(extraction.extraction_id)
         if is_replaced or not any(turn.seq >= snapshot.first_seq for turn in turns):
             await self._settler.settle(claimed, Outcome.GONE, {})
             return
@@ -424,6 +431,10 @@ class ExtractionStep:
                 turns, lambda: judge_answers(extraction, snapshot, turns, self._ids, bars)
             )
 
+        if extraction.run > snapshot.active_run and not await self._counts(
+            claimed, snapshot, await judge(NO_BARS)
+        ):
+            return
         if any(part.reply and part.state is PartState.DEAD for part in extraction.parts):
             await self._folder.remove_run(extraction.extraction_id)
         asserted = await assert_run(self._folder, extraction.extraction_id, judge)
@@ -432,14 +443,23 @@ class ExtractionStep:
             await self._folder.remove_run(extraction.extraction_id)
             await self._settler.settle(claimed, Outcome.GONE, {})
             return
-        outcome = outcome_of(
-            extraction,
-            accepted=len(asserted.assertions),
-            set_aside=sum(len(judged.set_aside) for judged in asserted.judgements.values()),
-        )
+        records = list(asserted.records)
+        if extraction.run > 0:
+            records += await self._succession.end_earlier(extraction)
+        outcome = _outcome(extraction, asserted.judgements)
         await self._blank(claimed, forgotten_in(asserted.judgements))
         await self._settler.settle(claimed, outcome, asserted.judgements)
-        await self._folder.announce(asserted.records)
+        await self._folder.announce(records)
+
+    async def _counts(
+        self, claimed: Claimed, snapshot: Snapshot, judgements: dict[int, Judgement]
+    ) -> bool:
+        """Let a replay's run count; where it is not to, settle it without a trace in any record."""
+        extraction, outcome = claimed.extraction, _outcome(claimed.extraction, judgements)
+        if await self._succession.is_taken_over(extraction, snapshot, outcome, said_in(judgements)):
+            return True
+        await self._settler.settle(claimed, outcome, judgements)
+        return False
 
     async def _blank(self, claimed: Claimed, forgotten: Mapping[int, Sequence[SetAside]]) -> None:
         """Keep no words in an answer of which nothing may be made any more."""
@@ -450,6 +470,14 @@ class ExtractionStep:
         reached(CrashPoint.ANSWER_BLANKED)
         if blanked is not None:
             claimed.extraction = claimed.extraction.model_copy(update={"parts": blanked.parts})
+
+
+def _outcome(extraction: Extraction, judgements: Mapping[int, Judgement]) -> Outcome:
+    return outcome_of(
+        extraction,
+        accepted=sum(len(judged.assertions) for judged in judgements.values()),
+        set_aside=sum(len(judged.set_aside) for judged in judgements.values()),
+    )
 
 
 def _ready(message: IncomingMessage) -> SnapshotReadyData:

@@ -178,6 +178,19 @@ class Fates:
         )
         return mended + await self._dead_letters.resend(before_ms, limit)
 
+    async def send_again(self, extraction: Extraction) -> bool:
+        """Send what is unsent, or the live message again if it must have been lost; whether it was.
+
+        While somebody holds the extraction, or it waits in a tier, it is not lost. Idempotent.
+        """
+        if not extraction.next.sent:
+            await self.send_pending(extraction)
+            return True
+        if self._is_due_by(extraction) > await self._server_time.now_ms():
+            return False
+        await self._announce(extraction, topic=extraction.next.topic)
+        return True
+
     async def resend(self, snapshot: Snapshot) -> None:
         """Send the live message of an unsettled snapshot again, if it must have been lost.
 

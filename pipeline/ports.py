@@ -14,6 +14,7 @@ from schemas.access import ServiceAccount
 from schemas.assertion import Assertion
 from schemas.breaker import Breaker
 from schemas.extraction import (
+    Difference,
     Extraction,
     NextMessage,
     Outcome,
@@ -24,6 +25,7 @@ from schemas.extraction import (
 from schemas.failure import Attempt, FailureClass, Letter, LetterState
 from schemas.guard import Guard
 from schemas.identity import DEFAULT_PROJECT, ReadScope, Scope, SessionIdentity
+from schemas.job import Job, Selection
 from schemas.memory import Kind, RecordKind
 from schemas.message import IncomingMessage, OutgoingMessage
 from schemas.operator_action import OperatorAction
@@ -213,6 +215,19 @@ class Snapshots(Protocol):
         """Return unsettled ones whose `wake_at` is at or before now, oldest first."""
         ...
 
+    async def activate(self, snapshot_id: str, *, run: int, replacing: int) -> bool:
+        """Let another run count, where the one to be replaced does; return whether it counts now.
+
+        Idempotent. Settled or not, it stays.
+        """
+        ...
+
+    async def selected(
+        self, selection: Selection, *, after: str | None, limit: int
+    ) -> list[Snapshot]:
+        """Return settled snapshots of a selection by their ids, from beyond one on."""
+        ...
+
     async def reopen(self, snapshot_id: str, *, run: int, wake_at_ms: int) -> None:
         """Mark a settled one unsettled, if `run` is its active one. Idempotent."""
         ...
@@ -339,6 +354,31 @@ class Extractions(Protocol):
         """Open it again: a dead part is replaced, the others of the replacement are appended.
 
         Whoever works on the others loses his claim; ladders and age begin anew.
+        """
+        ...
+
+    async def runs_of(self, snapshot_id: str) -> list[Extraction]:
+        """Return all runs over a snapshot, the live one first."""
+        ...
+
+    async def compare(self, extraction_id: str, difference: Difference) -> None:
+        """Keep what it makes otherwise, where that is not known yet. Idempotent."""
+        ...
+
+    async def take_over(self, extraction_id: str) -> None:
+        """It counts now. Idempotent."""
+        ...
+
+    async def drop_answers(self, extraction_id: str) -> None:
+        """Keep of its answers what they cost, and no words. Idempotent."""
+        ...
+
+    async def of_job(self, job_id: str, *, is_open: bool | None = None) -> list[Extraction]:
+        """Return the runs that a replay began, without their answers.
+
+        Args:
+            job_id: The replay.
+            is_open: Only those without an outcome, or only those with one; none: all.
         """
         ...
 
@@ -679,4 +719,24 @@ class Usage(Protocol):
 
     async def add(self, project_id: str, day: int, used: int) -> None:
         """Add to a day. Several commands."""
+        ...
+
+
+class Jobs(Protocol):
+    """Work of operators that takes long: each run by one process at a time."""
+
+    async def insert(self, job: Job) -> None:
+        """Store a new one."""
+        ...
+
+    async def get(self, job_id: str) -> Job | None:
+        """Return one."""
+        ...
+
+    async def all(self) -> list[Job]:
+        """Return all, the newest first."""
+        ...
+
+    async def swap(self, before: Job, after: Job) -> bool:
+        """Store it where it is as it was read; false where it has changed."""
         ...

@@ -1,6 +1,7 @@
 """The end of an extraction: one outcome, and what follows from it."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
@@ -16,6 +17,8 @@ from pipeline.ports import Clock, Extractions, Snapshots
 from pipeline.refolding import Folder
 from schemas.extraction import Extraction, Outcome, PartState
 from schemas.message import IncomingMessage
+
+_MAY_COME_BACK: Final = (Outcome.PARTIAL, Outcome.DEAD)
 
 log = structlog.get_logger()
 
@@ -102,12 +105,22 @@ class Settler:
         ):
             await self._folder.remove_run(extraction.extraction_id)
 
+    async def _keep_no_words(self, extraction_id: str) -> None:
+        """Drop the answers of a replay's run that came to nothing; a dead part may come back."""
+        current = await self._extractions.get(extraction_id)
+        if current is None or current.took_over or current.outcome in _MAY_COME_BACK:
+            return
+        await self._extractions.drop_answers(extraction_id)
+        reached(CrashPoint.ANSWERS_DROPPED)
+
     async def finish(self, extraction: Extraction) -> None:
         """Do what follows from an outcome. Idempotent: a redelivery comes here too."""
         await self._snapshots.settle(
             extraction.snapshot_id, run=extraction.run, summary=summary_of(extraction)
         )
         reached(CrashPoint.SNAPSHOT_SETTLED)
+        if extraction.job_id is not None:
+            await self._keep_no_words(extraction.extraction_id)
         for part in extraction.parts:
             if part.redrives and part.letter_id and part.state is not PartState.DEAD:
                 await self._dead_letters.resolve(part.letter_id, deaths=part.redrives)

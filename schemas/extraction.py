@@ -112,6 +112,14 @@ class NextMessage(Frozen):
     """Whether anybody has claimed the extraction for it; what it waited until then is no age."""
 
 
+class Difference(Frozen):
+    """What a run makes otherwise than the one before it, in contents of slots."""
+
+    added: int
+    gone: int
+    kept: int
+
+
 class Extraction(Frozen):
     """One run over one snapshot; run 0 is the live one."""
 
@@ -138,5 +146,11 @@ class Extraction(Frozen):
     held_since_ms: int | None = None
     next: NextMessage
     unsent_letters: tuple[Letter, ...] = ()
+    job_id: str | None = None
+    """The replay that began it; none for the live run."""
+    difference: Difference | None = None
+    """To what counted when a replay's answers were all there."""
+    took_over: bool = False
+    """Whether it counts, or did, in the place of an earlier run."""
     outcome: Outcome | None = None
     settled_at: datetime | None = None

@@ -15,6 +15,7 @@ from pipeline.stores.mongo import SERVER_NOW_MS, Collection, Database, Document,
 from schemas.extraction import (
     BLANK,
     Claim,
+    Difference,
     Extraction,
     NextMessage,
     Outcome,
@@ -300,6 +301,42 @@ class MongoExtractions:
             },
             is_done=lambda now: (now.outcome, now.settled_at) == (outcome, settled_at),
         )
+
+    async def runs_of(self, snapshot_id: str) -> list[Extraction]:
+        """Return all runs over a snapshot, the live one first."""
+        cursor = self._collection.find({"snapshot_id": snapshot_id}).sort("run", ASCENDING)
+        return [_extraction(document) async for document in cursor]
+
+    async def compare(self, extraction_id: str, difference: Difference) -> None:
+        """Keep what it makes otherwise, where that is not known yet. Idempotent."""
+        await self._update(
+            {"_id": extraction_id, "difference": None}, {"difference": difference.model_dump()}
+        )
+
+    async def take_over(self, extraction_id: str) -> None:
+        """It counts now. Idempotent."""
+        await self._update({"_id": extraction_id}, {"took_over": True})
+
+    async def drop_answers(self, extraction_id: str) -> None:
+        """Keep of its answers what they cost, and no words. Idempotent."""
+        extraction = await self.get(extraction_id)
+        if extraction is None:
+            return
+        dropped: Document = {
+            f"parts.{place}.reply.answer": {}
+            for place, part in enumerate(extraction.parts)
+            if part.reply is not None
+        }
+        if dropped:
+            await self._update({"_id": extraction_id}, dropped)
+
+    async def of_job(self, job_id: str, *, is_open: bool | None = None) -> list[Extraction]:
+        """Return the runs that a replay began, without their answers."""
+        wanted: Document = {"job_id": job_id}
+        if is_open is not None:
+            wanted["outcome"] = None if is_open else {"$ne": None}
+        cursor = self._collection.find(wanted, {"parts.reply": 0, "unsent_letters": 0})
+        return [_extraction(document) async for document in cursor]
 
     async def blank(
         self, extraction_id: str, items: Mapping[int, Sequence[SetAside]]

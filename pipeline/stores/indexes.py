@@ -32,6 +32,7 @@ INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
     "extractions": (
         IndexModel([("snapshot_id", ASCENDING)], name="snapshot"),
         IndexModel([("unsent_since_ms", ASCENDING)], name="unsent", sparse=True),
+        IndexModel([("job_id", ASCENDING)], name="job", sparse=True),
     ),
     "assertions": (
         IndexModel([("slot", ASCENDING)], name="slot"),

@@ -5,6 +5,7 @@ from typing import Final
 from pymongo import ASCENDING, DESCENDING
 
 from pipeline.stores.mongo import Collection, Database, Document, readable
+from schemas.job import Selection
 from schemas.snapshot import Snapshot
 
 _BOOKKEEPING: Final = ("_id", "wake_at_ms")
@@ -56,6 +57,35 @@ class MongoSnapshots:
             {"_id": snapshot_id, "active_run": run},
             {"$set": {"settled": True, "summary": summary}, "$unset": {"wake_at_ms": ""}},
         )
+
+    async def activate(self, snapshot_id: str, *, run: int, replacing: int) -> bool:
+        """Let another run count, where the one to be replaced does; return whether it counts now.
+
+        Idempotent. Settled or not, it stays.
+        """
+        await self._collection.update_one(
+            {"_id": snapshot_id, "active_run": replacing}, {"$set": {"active_run": run}}
+        )
+        snapshot = await self.get(snapshot_id)
+        return snapshot is not None and snapshot.active_run == run
+
+    async def selected(
+        self, selection: Selection, *, after: str | None, limit: int
+    ) -> list[Snapshot]:
+        """Return settled snapshots of a selection by their ids, from beyond one on."""
+        wanted: Document = {
+            f"identity.{name}": {"$eq": value}
+            for name in ("project_id", "user_id", "session_id")
+            if (value := getattr(selection, name)) is not None
+        }
+        wanted["settled"] = True
+        if after is not None:
+            wanted["_id"] = {"$gt": after}
+        within = {"$gte": selection.since, "$lt": selection.until}
+        if given := {each: moment for each, moment in within.items() if moment is not None}:
+            wanted["created_at"] = given
+        cursor = self._collection.find(wanted, sort=[("_id", ASCENDING)], limit=limit)
+        return [snapshot_from(document) async for document in cursor]
 
     async def reopen(self, snapshot_id: str, *, run: int, wake_at_ms: int) -> None:
         """Mark a settled one unsettled, if `run` is its active one. Idempotent."""

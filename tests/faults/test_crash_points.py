@@ -56,6 +56,7 @@ HELD = {CrashPoint.EXTRACTION_HELD}
 CUT_OFF = {CrashPoint.MODEL_ANSWERED, *SLOW}
 """Where a call was under way, or its answer not yet stored, when the process died."""
 NEVER_CLOSED = {CrashPoint.SESSION_WOKEN}
+REPLAYING = "nothing is replayed here; tests/integration/test_replaying.py"
 REDRIVING = "nothing is sent back here; tests/integration/test_letter_desk.py"
 FORGETTING = "nothing is forgotten here; tests/faults/test_forgetting.py"
 ELSEWHERE = {
@@ -66,6 +67,12 @@ ELSEWHERE = {
     CrashPoint.ANSWER_BLANKED: FORGETTING,
     CrashPoint.SUMMARY_BLANKED: FORGETTING,
     CrashPoint.TOMBSTONE_ADVANCED: FORGETTING,
+    CrashPoint.RUN_BEGUN: REPLAYING,
+    CrashPoint.JOB_STORED: REPLAYING,
+    CrashPoint.RUN_COMPARED: REPLAYING,
+    CrashPoint.RUN_ACTIVATED: REPLAYING,
+    CrashPoint.ANSWERS_DROPPED: REPLAYING,
+    CrashPoint.EARLIER_RUNS_ENDED: REPLAYING,
     CrashPoint.SNAPSHOT_REOPENED: REDRIVING,
     CrashPoint.PART_OPENED: REDRIVING,
     CrashPoint.LETTER_CHANGED: REDRIVING,

@@ -347,6 +347,7 @@ def test_every_error_of_ours_is_considered() -> None:
             "UnauthenticatedError",
             "AccountError",
             "LetterError",
+            "JobError",
         ),
         *("TooOftenError", "QuotaExceededError"),
     }

@@ -310,12 +310,14 @@ async def test_a_revoke_begins_nothing_and_forgets_what_is_held(
     consumer: Consumer, step: Gated
 ) -> None:
     """What waits or is held is read again by whoever comes next."""
-    async with pooled(consumer, step, first_hold=timedelta(milliseconds=1)) as pool:
+    # Long enough that a machine that is busy revokes before it is over.
+    hold = timedelta(milliseconds=500)
+    async with pooled(consumer, step, first_hold=hold) as pool:
         pool.submit(message(0, 0))
         await turns()
         await step.end(0, 0, OSError())
         await pool.on_partitions_revoked({ONE})
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(1.2 * hold.total_seconds())
 
         assert step.begun == [(0, 0)]
         assert pool.held == 0
