@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "doctor": ("doctoring", "Look at MongoDB, Kafka and the model; say how to mend what is wrong."),
     "status": ("status", "Show what waits, where, since when, and what was set aside."),
     "letters": ("letters", "Dead letters: what failed, why, and putting it right."),
+    "replay": ("replay", "Extract again with a better prompt or model."),
     "resume": ("resuming", "Let go on what a breaker or a mass guard holds back."),
     "bench": ("bench", "Measure a figure beside its yardstick."),
 }

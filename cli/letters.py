@@ -85,8 +85,8 @@ def list_some(
         session=session,
         model=model,
         topic=topic,
-        since=_utc(since),
-        until=_utc(until),
+        since=as_utc(since),
+        until=as_utc(until),
         deaths=deaths,
     )
     run(_list(wanted, limit, data_dir, Output(as_json=as_json)))
@@ -104,7 +104,7 @@ def groups(
 ) -> None:
     """Show letters by how they failed: how many, since when, and what mends it."""
     wanted = LetterQuery(state=state, project_id=project)
-    run(_groups(wanted, _utc(new_since), data_dir, Output(as_json=as_json)))
+    run(_groups(wanted, as_utc(new_since), data_dir, Output(as_json=as_json)))
 
 
 def show(
@@ -236,5 +236,6 @@ def _time(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}"
 
 
-def _utc(moment: datetime | None) -> datetime | None:
+def as_utc(moment: datetime | None) -> datetime | None:
+    """Return a time that is written without a zone as one of UTC."""
     return None if moment is None else moment.replace(tzinfo=moment.tzinfo or UTC)

@@ -18,6 +18,7 @@ from compose.offline.server import MODEL as OFFLINE_MODEL
 from compose.offline.server import offline_extractor
 from consumers.apps import extraction_app, snapshot_app
 from consumers.deadlines import check_deadlines
+from consumers.operating import jobs_app
 from consumers.room import Room
 from consumers.running import Runnable
 from consumers.wiring import (
@@ -37,8 +38,8 @@ from producers.topics import apply_topics
 from producers.waker import Waker
 from schemas.topics import Stage
 
-Role = Literal["waker", "snapshot", "extraction", "http"]
-ROLES: Final[tuple[Role, ...]] = ("waker", "snapshot", "extraction")
+Role = Literal["waker", "snapshot", "extraction", "jobs", "http"]
+ROLES: Final[tuple[Role, ...]] = ("waker", "snapshot", "extraction", "jobs")
 """What makes memory of what was said; `http` is how agents say it."""
 
 
@@ -82,9 +83,13 @@ async def apps_of(parts: Installation, roles: Sequence[Role]) -> AsyncGenerator[
         if "snapshot" in roles:
             cutting = isolated(parts, snapshot_step(parts), Stage.SNAPSHOT, room)
             apps.append(snapshot_app(parts.settings, cutting, parts.metrics))
-        if "extraction" in roles:
+        model, own = None, None
+        if {"extraction", "jobs"} & set(roles):
             model = await stack.enter_async_context(configured_model(parts.settings.llm))
             own = await stack.enter_async_context(own_models(parts.settings.llm, os.environ))
+        if "jobs" in roles and model is not None:
+            apps.append(jobs_app(parts, model, own=own))
+        if "extraction" in roles and model is not None:
             extracting = extraction_step(parts, model, own=own, is_alone=lambda: room.is_alone)
             apps.append(
                 extraction_app(

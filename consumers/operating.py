@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 from uuid import uuid4
 
+from consumers.jobs_app import JobsApp
 from consumers.wiring import Installation, ReachedTargets, extractors
 from pipeline.letters.desk import LetterDesk
 from pipeline.models.own import OwnModels
@@ -90,3 +91,8 @@ def replay_runner(
         lost_after=parts.settings.waker.lost_after,
         tell=tell,
     )
+
+
+def jobs_app(parts: Installation, model: Model, *, own: OwnModels | None = None) -> JobsApp:
+    """Return what runs operators' jobs in this process; arguments as for `replay_runner`."""
+    return JobsApp(MongoJobs(parts.database), replay_runner(parts, model, own=own))

@@ -102,8 +102,12 @@ class ReplayDesk:
         return Estimate(snapshots=snapshots, tokens=tokens)
 
     async def start(self, replay: Replay) -> Job:
-        """Store a replay for whoever runs jobs; return it."""
+        """Store a replay of what there is now for whoever runs jobs; return it."""
         now = await self._now()
+        # What is cut later is live, and would keep a forced replay running for ever.
+        until = min(replay.selection.until or now, now)
+        selection = replay.selection.model_copy(update={"until": until})
+        replay = replay.model_copy(update={"selection": selection})
         job = Job(job_id=f"rpl_{self._new_name()}", replay=replay, by=self._by, created_at=now)
         await self._note(Act.REPLAY_START, job.job_id, replay.selection.project_id)
         await self._jobs.insert(job)
@@ -119,6 +123,10 @@ class ReplayDesk:
         if job is None:
             raise JobError("no replay has that id: `./afterturn replay list` shows them")
         return job
+
+    async def all(self) -> list[Job]:
+        """Return all replays, the newest first."""
+        return await self._jobs.all()
 
     async def report(self, job: Job) -> Report:
         """Return what it came to, so far."""

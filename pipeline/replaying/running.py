@@ -5,10 +5,11 @@ was. Its runs are in the ledger of extraction under its name, so what it came to
 and nowhere else.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -41,6 +42,11 @@ class Step:
 
     job: Job
     under_way: int
+
+
+class _Quiet(NamedTuple):
+    span_ms: int
+    until_ms: int
 
 
 class ReplayRunner:
@@ -76,7 +82,7 @@ class ReplayRunner:
         self._sleep = sleep
         self._owner = owner
         self._lost_after_ms = lost_after // timedelta(milliseconds=1)
-        self._quiet_until_ms: dict[str, int] = {}
+        self._quiet: dict[str, _Quiet] = {}
         """By run, until when its message is not sent again."""
         self._tell = tell
 
@@ -96,7 +102,29 @@ class ReplayRunner:
             # An operator who pauses or cancels it takes it away, too.
             now = await self._jobs.get(job_id)
             return None if now is None or now.state is JobState.OPEN else now
+        except asyncio.CancelledError:
+            await asyncio.shield(self._released(job_id))
+            raise
         return job
+
+    async def give_up(self, job_id: str, reason: str) -> None:
+        """Pause a job that can't go on. Idempotent.
+
+        Raises:
+            pymongo.errors.PyMongoError: It is open still.
+        """
+        job = await self._jobs.get(job_id)
+        if job is not None and job.state is JobState.OPEN:
+            paused = {"state": JobState.PAUSED, "reason": reason, "lease": None}
+            await self._jobs.swap(job, job.model_copy(update=paused))
+            reached(CrashPoint.JOB_STORED)
+
+    async def _released(self, job_id: str) -> None:
+        """Let whoever comes next begin at once."""
+        job = await self._jobs.get(job_id)
+        if job is not None and job.lease is not None and job.lease.owner == self._owner:
+            await self._jobs.swap(job, job.model_copy(update={"lease": None}))
+            reached(CrashPoint.JOB_STORED)
 
     async def _taken(self, job_id: str) -> Job:
         job = await self._jobs.get(job_id)
@@ -197,7 +225,9 @@ class ReplayRunner:
     async def _send(self, extraction: Extraction) -> None:
         """Send what is unsent or must have been lost, once in a while."""
         now_ms = await self._server_time.now_ms()
-        if self._quiet_until_ms.get(extraction.extraction_id, 0) > now_ms:
+        quiet = self._quiet.get(extraction.extraction_id)
+        # What a consumer holds is in its hands, or delivered again should it die.
+        if extraction.held_since_ms is not None or (quiet and quiet.until_ms > now_ms):
             return
         try:
             is_sent = await self._fates.send_again(extraction)
@@ -205,7 +235,9 @@ class ReplayRunner:
             log.warning("fate_unsent", extraction=extraction.extraction_id)
             return
         if is_sent:
-            self._quiet_until_ms[extraction.extraction_id] = now_ms + self._lost_after_ms
+            # Twice as long each time, so that a long queue gets few copies.
+            span_ms = self._lost_after_ms if quiet is None else 2 * quiet.span_ms
+            self._quiet[extraction.extraction_id] = _Quiet(span_ms, now_ms + span_ms)
 
     async def _stored(self, job: Job, change: Mapping[str, object]) -> Job:
         """Store how far it is, and hold it for a while longer.

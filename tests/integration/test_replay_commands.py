@@ -1,0 +1,162 @@
+"""`./afterturn replay`, and the process that runs what it starts."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from cli.replay import register
+from consumers.jobs_app import JobsApp
+from consumers.operating import jobs_app
+from consumers.wiring import extraction_step, wire
+from pipeline.errors import JobError
+from pipeline.settings import Settings
+from pipeline.stores.jobs import MongoJobs
+from pipeline.stores.mongo import connect, database
+from schemas.job import Job, JobState
+from tests.integration.test_extracting import (
+    PATIENCE_SECONDS,
+    Broker,
+    ScriptedModel,
+    announced,
+    home,
+    run,
+)
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def settings(mongo_uri: str) -> dict[str, str]:
+    return {
+        "AFTERTURN_MONGO__URI": mongo_uri,
+        "AFTERTURN_MONGO__DATABASE": f"test_{uuid4().hex[:12]}",
+    }
+
+
+@pytest.fixture
+def command(settings: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Command:
+    """Return what runs a command in this process, where one talk was extracted."""
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    asyncio.run(with_parts(talk))
+    application = typer.Typer()
+    register(application)
+
+    def called(*arguments: str) -> Result:
+        words = ["replay", *arguments, "--data-dir", str(tmp_path)]
+        return CliRunner().invoke(application, words, env=settings)
+
+    return called
+
+
+async def with_parts(work: Callable[..., Any]) -> None:
+    settings, broker = Settings(), Broker()
+    client = connect(settings.mongo)
+    try:
+        await work(await wire(settings, database(client, settings.mongo), broker), broker)
+    finally:
+        await client.close()
+
+
+async def talk(parts: Any, broker: Broker) -> None:
+    await announced(parts, broker, "I live in Porto.")
+    await run(parts, broker, ScriptedModel({"semantic": [home(1)]}))
+
+
+async def jobs_run(parts: Any, broker: Broker) -> None:
+    """Run `run jobs` and extraction until no replay is open."""
+    model = ScriptedModel({"semantic": [home(1)]})
+    app, step = jobs_app(parts, model), extraction_step(parts, model)
+    await app.start()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while any(job.state is JobState.OPEN for job in await MongoJobs(parts.database).all()):
+            while broker.waiting:
+                await step(broker.waiting.popleft())
+            await asyncio.sleep(0.01)
+    await app.stop()
+
+
+def told(finished: Result) -> dict[str, Any]:
+    assert finished.exit_code == 0, (finished.output, finished.exception)
+    return json.loads(finished.stdout.splitlines()[-1])
+
+
+def test_a_replay_from_its_estimate_to_its_report(command: Command) -> None:
+    estimate = told(command("start", "--dry-run", "--json"))
+    started = told(command("start", "--force", "--json"))
+    asyncio.run(with_parts(jobs_run))
+    report = command("report", started["job_id"])
+    found = told(command("report", started["job_id"], "--json"))
+    listed = told(command("list", "--json"))["replays"]
+
+    assert (estimate["snapshots"], estimate["dry_run"]) == (1, True)
+    assert (started["state"], started["begun"]) == ("open", 0)
+    assert (found["state"], found["begun"], found["tokens"]) == ("done", 1, estimate["tokens"])
+    assert found["report"] == {
+        "outcomes": {"records": 1},
+        "took_over": 1,
+        "left_alone": 0,
+        "added": 0,
+        "gone": 0,
+        "kept": 1,
+        "would_lose": 0,
+    }
+    assert "1 took over: 0 contents added, 0 gone, 1 as they were" in report.stdout
+    assert [one["job_id"] for one in listed] == [started["job_id"]]
+
+
+def test_an_operator_pauses_resumes_and_cancels(command: Command) -> None:
+    job_id = told(command("start", "--user", "ana", "--token-budget", "9", "--json"))["job_id"]
+    states = [
+        told(command(*words, "--json"))["state"]
+        for words in (("pause", job_id), ("resume", job_id), ("cancel", job_id))
+    ]
+    ended, unknown = command("resume", job_id), command("report", "no such replay")
+
+    assert states == ["paused", "open", "cancelled"]
+    for refused, advice in ((ended, "cancelled"), (unknown, "replay list")):
+        assert isinstance(refused.exception, JobError)
+        assert advice in str(refused.exception)
+
+
+class Broken:
+    """A job that fails by a bug of ours; another one must not notice."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.given_up: dict[str, str] = {}
+
+    async def run(self, job_id: str) -> Job | None:
+        self.begun.append(job_id)
+        if job_id not in self.given_up:
+            raise KeyError("somebody's words")
+        return None
+
+    async def give_up(self, job_id: str, reason: str) -> None:
+        self.given_up[job_id] = reason
+
+
+def test_a_job_that_fails_is_paused_with_its_reason_and_without_words(command: Command) -> None:
+    first = told(command("start", "--json"))["job_id"]
+    second = told(command("start", "--json"))["job_id"]
+
+    async def both(parts: Any, _broker: Broker) -> None:
+        runner = Broken()
+        app = JobsApp(MongoJobs(parts.database), runner)
+        await app.start()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while len(runner.given_up) < 2:  # noqa: ASYNC110 (nothing tells)
+                await asyncio.sleep(0.01)
+        assert not any(task.done() for task in app.lasting())
+        await app.stop()
+        assert runner.given_up.keys() == {first, second}
+        assert all("KeyError" in reason for reason in runner.given_up.values())
+        assert not any("words" in reason for reason in runner.given_up.values())
+
+    asyncio.run(with_parts(both))
