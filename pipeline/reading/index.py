@@ -133,8 +133,8 @@ class ScopeIndex:
         order, scores = rankings[0]
         return [
             Hit(key=key, score=float(scores[slot]))
-            for slot in order[:limit].tolist()
-            if (key := self._keys[slot]) is not None
+            for slot in order[:limit]
+            if (key := self._keys[int(slot)]) is not None
         ]
 
     def _allowed(self, among: Collection[str] | None) -> npt.NDArray[np.bool_]:
