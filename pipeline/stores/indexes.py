@@ -51,6 +51,10 @@ INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
         IndexModel([("dirty", ASCENDING)], name="dirty", sparse=True),
         IndexModel([("unannounced", ASCENDING)], name="unannounced", sparse=True),
     ),
+    "vectors": (
+        IndexModel([("owner", ASCENDING), ("model", ASCENDING)], name="owner_model"),
+        IndexModel([("model", ASCENDING)], name="model"),
+    ),
     "tombstones": (
         IndexModel([("due_ms", ASCENDING)], name="due", sparse=True),
         IndexModel([("slot", ASCENDING)], name="slot"),

@@ -1,0 +1,106 @@
+"""What makes vectors of texts, and what keeps them."""
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.identity import Scope
+
+Vector = npt.NDArray[np.float32]
+"""Of unit length, so that a dot product is the cosine."""
+
+
+class Purpose(StrEnum):
+    """What a text is: models that were trained on pairs of them embed the two differently."""
+
+    PASSAGE = "passage"
+    QUERY = "query"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """One text that a model won't take, whoever asks and however often."""
+
+    reason: str
+    """A stable code; no word of the text."""
+
+
+class Embedder(Protocol):
+    """Makes vectors."""
+
+    @property
+    def model(self) -> str:
+        """Provider, model and dimension as one name: vectors of two names are never compared."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers a vector has."""
+        ...
+
+    async def embed(self, texts: Sequence[str], purpose: Purpose) -> list[Vector | Refused]:
+        """Return a vector for each text, or why it has none; in the order of the texts.
+
+        Raises:
+            Exception: The service failed; `pipeline.failures` says what is to be done about it.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredVector:
+    """The vector of one text of its owner."""
+
+    owner: str
+    """A record's or a turn's id."""
+    model: str
+    content_hash: str
+    vector: Vector
+    scope: Scope
+    """Whose it is: a database that searches vectors itself has only this to go by."""
+
+
+class Vectors(Protocol):
+    """The vectors of every model, beside each other. An index: all of it can be made again."""
+
+    async def put(self, vectors: Sequence[StoredVector]) -> None:
+        """Store vectors; those that are there are replaced. Idempotent, not atomic over several."""
+        ...
+
+    async def of_owners(self, model: str, owners: Sequence[str]) -> dict[str, dict[str, Vector]]:
+        """Return owner -> content hash -> vector, of those owners that have any of the model."""
+        ...
+
+    async def hashes_of(self, model: str, owner: str) -> set[str]:
+        """Return which texts of an owner have a vector of a model."""
+        ...
+
+    async def keep_only(self, model: str, owner: str, hashes: Collection[str]) -> None:
+        """Delete an owner's vectors of a model that are of none of these texts. Idempotent."""
+        ...
+
+    async def delete_of(self, owners: Sequence[str]) -> None:
+        """Delete whatever owners have, of every model. Idempotent."""
+        ...
+
+    async def delete_of_model(self, model: str) -> None:
+        """Delete every vector of a model. Idempotent."""
+        ...
+
+
+class ActiveModel(Protocol):
+    """Which model's vectors readers search: one pointer for an installation."""
+
+    async def active(self) -> str | None:
+        """Return its name (`Embedder.model`); none until something was embedded."""
+        ...
+
+
+def content_hash(text: str) -> str:
+    """Return what a text's vectors are found by: 128 bits of SHA-256. Lone surrogates are taken."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
