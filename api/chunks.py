@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from pipeline.retrieving import Memory
+from pipeline.reading.memories import Memory
 from schemas.memory import (
     CustomContent,
     EpisodicContent,

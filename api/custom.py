@@ -14,7 +14,7 @@ from api.texts import Said, Sent
 from pipeline.custom import matches, tags_of
 from pipeline.errors import UnknownTypeError, UnsupportedError
 from pipeline.offloading import aside
-from pipeline.retrieving import Memory, memories_of, rank
+from pipeline.reading.memories import Memory, memories_of, rank
 from pipeline.saving import Author, Draft
 from schemas.identity import ReadScope, Scope, Visibility
 from schemas.memory import SAVED_CHARACTERS, CustomContent, CustomKind

@@ -17,7 +17,7 @@ from pipeline.contexts import Piece, Style, together, within, written
 from pipeline.errors import FilterError
 from pipeline.filters import Filter
 from pipeline.offloading import aside
-from pipeline.retrieving import Memory, memories_of, scores
+from pipeline.reading.memories import Memory, memories_of, scores
 from pipeline.tokens import count
 from schemas.memory import Kind, ProceduralContent, TaxonomicContent
 from schemas.project import Indexed, Leg, MetadataType, ProjectSettings

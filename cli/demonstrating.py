@@ -24,7 +24,7 @@ from cli.watching import CLOSED, LEGEND, Tally, Watch
 from compose.demo_conversation import demo_truth, demo_turns
 from consumers.wiring import Installation, recorder
 from pipeline.logs import configure_logs
-from pipeline.retrieving import context_block, memories_of, rank, text_of
+from pipeline.reading.memories import context_block, memories_of, rank, text_of
 from pipeline.tokens import count
 from producers.importing import ImportReport, import_transcript
 from schemas.identity import DEFAULT_PROJECT, ReadScope

@@ -17,7 +17,7 @@ from pipeline.folding import in_source_order
 from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.ports import Assertions, Records, ServerTime
 from pipeline.refolding import Folder
-from pipeline.retrieving import Memory
+from pipeline.reading.memories import Memory
 from pipeline.slots import slot_of
 from pipeline.sweeping import mend_each
 from schemas.identity import ReadScope

@@ -11,7 +11,7 @@ import pytest
 
 from compose.embedded import embedded_kafka
 from pipeline.crash_points import CrashPoint
-from pipeline.retrieving import text_of
+from pipeline.reading.memories import text_of
 from schemas.extraction import Outcome
 from schemas.identity import SessionIdentity
 from tests.faults.system import System, system

@@ -20,7 +20,7 @@ from api.server import HttpApp, http_app
 from consumers.wiring import wire
 from pipeline.errors import ConfigurationError
 from pipeline.offloading import LARGE
-from pipeline.retrieving import scores
+from pipeline.reading.memories import scores
 from pipeline.settings import Settings
 from pipeline.stores.mongo import Database
 from tests.integration.serving import Server, Silent

@@ -11,7 +11,7 @@ from pymongo.errors import DocumentTooLarge
 from pipeline.clock import SystemClock
 from pipeline.errors import UnknownMemoryError
 from pipeline.refolding import Folder
-from pipeline.retrieving import Memory, memories_of
+from pipeline.reading.memories import Memory, memories_of
 from pipeline.saving import Author, Draft, Saver
 from pipeline.stores.assertions import MongoAssertions
 from pipeline.stores.indexes import apply_indexes

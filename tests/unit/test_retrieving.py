@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.recalled import CLOSING, OPENING, without_recalled
-from pipeline.retrieving import Memory, context_block, memories_of, rank
+from pipeline.reading.memories import Memory, context_block, memories_of, rank
 from schemas.identity import Scope, Visibility
 from schemas.memory import Kind, SemanticContent
 from schemas.record import ContentRun, Record, RunState
