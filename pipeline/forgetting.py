@@ -16,8 +16,8 @@ from pipeline.crash_points import CrashPoint, reached
 from pipeline.folding import in_source_order
 from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.ports import Assertions, Records, ServerTime
-from pipeline.refolding import Folder
 from pipeline.reading.memories import Memory
+from pipeline.refolding import Folder
 from pipeline.slots import slot_of
 from pipeline.sweeping import mend_each
 from schemas.identity import ReadScope

@@ -1,4 +1,4 @@
-"""What a search wants of a memory besides its scope: a condition of the database, and the last word.
+"""What a search wants of a memory besides its scope: a condition, and the last word.
 
 The condition goes with every query, before anything is scored. Which of a record's contents meets
 it is then told by `passes`, which is exact where the condition is not (`filters.to_query`).
