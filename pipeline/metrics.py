@@ -28,7 +28,6 @@ SweepName = Literal[
     "pending_embeddings",
 ]
 Provider = Literal["openai", "openai_compatible", "anthropic", "gemini"]
-EmbeddingProvider = Literal["openai", "openai_compatible", "voyage", "local"]
 EmbeddingOutcome = Literal["embedded", "refused", "dead"]
 """What a record ended as: with a vector for each text, without some, or with a letter."""
 CallOutcome = Literal["answered", "reask", "cut_off"] | FailureClass
@@ -44,7 +43,6 @@ GuardState = Literal["passing", "holding"]
 _SUPPRESSED: Final[tuple[Suppressed, ...]] = get_args(Suppressed)
 _SWEEPS: Final[tuple[SweepName, ...]] = get_args(SweepName)
 _PROVIDERS: Final[tuple[Provider, ...]] = get_args(Provider)
-_EMBEDDING_PROVIDERS: Final[tuple[EmbeddingProvider, ...]] = get_args(EmbeddingProvider)
 _EMBEDDING_OUTCOMES: Final[tuple[EmbeddingOutcome, ...]] = get_args(EmbeddingOutcome)
 _UNKEPT: Final[tuple[Unkept, ...]] = get_args(Unkept)
 _LOGIN_RESULTS: Final[tuple[LoginResult, ...]] = get_args(LoginResult)
@@ -141,7 +139,7 @@ EMBEDDER_CALLS: Final = Metric(
     name="afterturn_embedder_calls_total",
     kind="counter",
     meaning="Requests for vectors by what came of each.",
-    labels={"provider": _EMBEDDING_PROVIDERS, "outcome": ("answered", *_CLASSES)},
+    labels={"outcome": ("answered", *_CLASSES)},
 )
 RECORDS_EMBEDDED: Final = Metric(
     name="afterturn_records_embedded_total",
@@ -323,11 +321,9 @@ class Metrics:
             "superseded", prompt=reply.prompt_tokens, completion=reply.completion_tokens
         )
 
-    def embedder_called(
-        self, provider: EmbeddingProvider, outcome: Literal["answered"] | FailureClass
-    ) -> None:
+    def embedder_called(self, outcome: Literal["answered"] | FailureClass) -> None:
         """Count a request for vectors."""
-        self._add(EMBEDDER_CALLS, provider=provider, outcome=outcome)
+        self._add(EMBEDDER_CALLS, outcome=outcome)
 
     def record_embedded(self, outcome: EmbeddingOutcome) -> None:
         """Count a record that came to an end of its embedding."""

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from pipeline.embedding.ports import Purpose, Refused, Vector
 from pipeline.failures import classify
-from pipeline.metrics import NO_METRICS, EmbeddingProvider, Metrics
+from pipeline.metrics import NO_METRICS, Metrics
 
 GATHERED_FOR: Final = timedelta(milliseconds=5)
 """How long a text waits for others: far less than a request takes."""
@@ -56,7 +56,6 @@ class BatchedEmbedder:
         dimension: int,
         batch: int,
         timeout: timedelta,
-        provider: EmbeddingProvider = "openai_compatible",
         metrics: Metrics = NO_METRICS,
         gathered_for: timedelta = GATHERED_FOR,
     ) -> None:
@@ -68,7 +67,6 @@ class BatchedEmbedder:
             dimension: How many numbers each has.
             batch: How many texts a request has at most.
             timeout: How long one request may take.
-            provider: Its name in the metrics.
             metrics: Where requests are counted.
             gathered_for: How long the first text of a request waits for others.
         """
@@ -77,7 +75,6 @@ class BatchedEmbedder:
         self._dimension = dimension
         self._batch = batch
         self._timeout = timeout
-        self._provider: EmbeddingProvider = provider
         self._metrics = metrics
         self._gathered_for = gathered_for
         self._gathered: list[_Asked] = []
@@ -166,13 +163,13 @@ class BatchedEmbedder:
                 vectors = await self._source.vectors(texts, purpose)
         except Exception as error:  # it is handed to whoever asked, whatever it is
             failure = classify(error)
-            self._metrics.embedder_called(self._provider, failure.failure_class)
+            self._metrics.embedder_called(failure.failure_class)
             if not failure.failure_class.is_content:
                 return [error] * len(texts)
             if len(texts) == 1:
                 return [Refused(reason=failure.reason, failure_class=failure.failure_class)]
         else:
-            self._metrics.embedder_called(self._provider, "answered")
+            self._metrics.embedder_called("answered")
             return list(vectors)
         half = len(texts) // 2
         first = await self._outcomes(texts[:half], purpose)

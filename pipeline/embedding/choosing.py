@@ -30,7 +30,6 @@ def embedder_from(settings: EmbeddingSettings, *, metrics: Metrics = NO_METRICS)
         dimension=dimension,
         batch=settings.batch,
         timeout=settings.timeout,
-        provider=settings.provider,
         metrics=metrics,
     )
 
