@@ -84,6 +84,27 @@ class LLMSettings(_Group):
     """Not sent to Anthropic, whose interface takes none."""
 
 
+class EmbeddingSettings(_Group):
+    """Who makes the vectors that `semantic` and `hybrid` search by."""
+
+    provider: Literal["none", "openai", "openai_compatible", "voyage", "local"] = "none"
+    """`local`: multilingual-e5-small, which is installed with us and asks nobody. `none`: there are
+    no vectors, and search goes by words alone; `up` and `demo` then take `local`."""
+    model: str | None = None
+    """As the provider names it; `local` has one."""
+    base_url: str | None = None
+    """None: the vendor's own. `openai_compatible` needs one, up to what comes before
+    `/embeddings`."""
+    api_key: SecretStr | None = None
+    """It is never shown. `openai_compatible` may do without."""
+    dimension: int | None = Field(default=None, ge=1, le=8192)
+    """How many numbers a vector has; a vector of any other number is none. `local` has 384."""
+    timeout: Span = timedelta(seconds=30)
+    """The deadline of one request."""
+    batch: int = Field(default=32, ge=1, le=100)
+    """How many texts one request holds at most, and how many records one process works on."""
+
+
 class SnapshotSettings(_Group):
     """When open turns become a snapshot."""
 
@@ -170,6 +191,7 @@ class Settings(BaseSettings):
     mongo: MongoSettings = MongoSettings()
     kafka: KafkaSettings = KafkaSettings()
     llm: LLMSettings = LLMSettings()
+    embedding: EmbeddingSettings = EmbeddingSettings()
     snapshot: SnapshotSettings = SnapshotSettings()
     extraction: ExtractionSettings = ExtractionSettings()
     retry: RetrySettings = RetrySettings()

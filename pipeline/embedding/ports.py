@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from schemas.failure import FailureClass
 from schemas.identity import Scope
 
 Vector = npt.NDArray[np.float32]
@@ -28,6 +29,7 @@ class Refused:
 
     reason: str
     """A stable code; no word of the text."""
+    failure_class: FailureClass = FailureClass.REFUSED
 
 
 class Embedder(Protocol):
