@@ -20,12 +20,14 @@ from api.access import Gatekeeper, rate_of
 from api.app import application
 from api.hosts import OwnHost
 from api.parts import Parts
-from consumers.wiring import Installation, recorder
+from consumers.wiring import Installation, recorder, searcher
 from pipeline.access import HASHING_PURPOSE, Secrets
 from pipeline.access_tokens import SIGNING_PURPOSE, Tokens
 from pipeline.errors import ConfigurationError
 from pipeline.quotas import Quota
 from pipeline.rates import Buckets
+from pipeline.reading.reranking import reranker_from
+from pipeline.reading.searching import Searcher
 from pipeline.saving import Saver
 from pipeline.settings import HttpSettings
 from pipeline.signing_in import Authenticator, Logins
@@ -135,8 +137,15 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def http_app(parts: Installation) -> AsyncGenerator[HttpApp]:
-    """Yield the HTTP server of an installation, ready to be started."""
+async def http_app(
+    parts: Installation, *, searching: Searcher | None = None
+) -> AsyncGenerator[HttpApp]:
+    """Yield the HTTP server of an installation, ready to be started.
+
+    Args:
+        parts: What it works with.
+        searching: What searches; by default as the settings say.
+    """
     async with recorder(parts) as recording:
 
         async def ping() -> None:
@@ -144,6 +153,7 @@ async def http_app(parts: Installation) -> AsyncGenerator[HttpApp]:
                 await parts.database.client.admin.command("ping")
 
         settings = parts.settings
+        reranker = reranker_from(settings.rerank)
         quota = Quota(
             settings.http.project_writes_per_day,
             usage=MongoUsage(parts.database),
@@ -161,7 +171,8 @@ async def http_app(parts: Installation) -> AsyncGenerator[HttpApp]:
             ),
             forgetter=parts.forgetter,
             records=parts.records,
-            turns=parts.turns,
+            searcher=searching or searcher(parts),
+            reranker=reranker,
             executions=MongoExecutions(parts.database, parts.ids),
             projects=parts.projects,
             logins=_logins(parts),
@@ -177,6 +188,8 @@ async def http_app(parts: Installation) -> AsyncGenerator[HttpApp]:
             yield HttpApp(asked, settings.http, stop_within=settings.mongo.timeout + GRACE)
         finally:
             await quota.close()
+            if reranker is not None:
+                await reranker.aclose()
 
 
 def _logins(parts: Installation) -> Logins:

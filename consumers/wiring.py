@@ -16,6 +16,7 @@ from pipeline.breaking import Cooldowns
 from pipeline.clock import SystemClock
 from pipeline.cutting import Cutter, SnapshotStep
 from pipeline.dead_letters import DeadLetters
+from pipeline.embedding.choosing import embedder_from
 from pipeline.extracting import ExtractionStep
 from pipeline.extractors import ProjectExtractors, Target, Targets
 from pipeline.failed_attempts import FailedAttempts
@@ -30,6 +31,7 @@ from pipeline.models.choosing import model_from
 from pipeline.models.metering import MeteredModel
 from pipeline.models.own import OwnModels, UnaskableModel
 from pipeline.ports import Model, Publisher, ServerTime
+from pipeline.reading.searching import Searcher
 from pipeline.reasons import Reason
 from pipeline.refolding import Folder
 from pipeline.settings import LLMSettings, Settings
@@ -41,12 +43,15 @@ from pipeline.stores.installation import installation_key
 from pipeline.stores.letters import MongoLetters
 from pipeline.stores.mongo import Database, MongoServerTime, connect, database
 from pipeline.stores.projects import MongoProjects
+from pipeline.stores.record_reads import MongoRecordReads
 from pipeline.stores.records import MongoRecords
 from pipeline.stores.sessions import MongoSessions
 from pipeline.stores.snapshots import MongoSnapshots
 from pipeline.stores.switches import MongoBreakers, MongoGuards
 from pipeline.stores.tombstones import MongoTombstones
+from pipeline.stores.turn_reads import MongoTurnReads
 from pipeline.stores.turns import MongoTurns
+from pipeline.stores.vectors import MongoActiveModel, MongoVectors
 from producers.publishing import KafkaPublisher
 from producers.recording import Recorder
 from producers.waker import OpenTurnsSweep, Sweep, UnsettledSnapshotsSweep, Waker
@@ -197,6 +202,25 @@ async def recorder(parts: Installation) -> AsyncGenerator[Recorder]:
     finally:
         await recording.drain()
         await recording.stop()
+
+
+def searcher(parts: Installation) -> Searcher:
+    """Return what searches; it goes by words alone where no embedder is configured.
+
+    Raises:
+        ConfigurationError: Not enough of an embedder is configured.
+    """
+    settings = parts.settings
+    is_embedded = settings.embedding.provider != "none"
+    return Searcher(
+        records=MongoRecordReads(parts.database),
+        turns=MongoTurnReads(parts.database),
+        server_time=parts.server_time,
+        command_timeout=settings.mongo.timeout,
+        embedder=embedder_from(settings.embedding, metrics=parts.metrics) if is_embedded else None,
+        vectors=MongoVectors(parts.database),
+        active=MongoActiveModel(parts.database),
+    )
 
 
 def waker(parts: Installation) -> Waker:

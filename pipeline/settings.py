@@ -105,6 +105,21 @@ class EmbeddingSettings(_Group):
     """How many texts one request holds at most, and how many records one process works on."""
 
 
+class RerankSettings(_Group):
+    """Who puts what was found for a context in order, where a request says `rerank`."""
+
+    provider: Literal["none", "voyage"] = "none"
+    """`voyage`: Voyage AI, or any server of its protocol. `none`: the ranks of the sources do."""
+    model: str | None = None
+    """As the provider names it. None: rerank-2.5."""
+    base_url: str | None = None
+    """None: the vendor's own. Else up to what comes before `/rerank`."""
+    api_key: SecretStr | None = None
+    """It is never shown. A server of one's own may do without."""
+    timeout: Span = timedelta(seconds=5)
+    """The deadline of one request; after it the ranks of the sources do."""
+
+
 class SnapshotSettings(_Group):
     """When open turns become a snapshot."""
 
@@ -192,6 +207,7 @@ class Settings(BaseSettings):
     kafka: KafkaSettings = KafkaSettings()
     llm: LLMSettings = LLMSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
+    rerank: RerankSettings = RerankSettings()
     snapshot: SnapshotSettings = SnapshotSettings()
     extraction: ExtractionSettings = ExtractionSettings()
     retry: RetrySettings = RetrySettings()

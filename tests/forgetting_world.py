@@ -11,8 +11,8 @@ from pipeline.barring import Bars, is_barred, standing
 from pipeline.forgetting import Forgetter
 from pipeline.judging import Judgement
 from pipeline.ports import Assertions, Publisher, Records
-from pipeline.refolding import Folder
 from pipeline.reading.memories import Memory, memories_of
+from pipeline.refolding import Folder
 from pipeline.saving import Author, Draft, Saver
 from pipeline.stores.in_memory import MemoryTombstones
 from schemas.assertion import Assertion

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Generic, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
 from pipeline.offloading import aside
 from pipeline.reading.index import Entry, Hit, Mode, ScopeIndex, Vector
@@ -49,9 +49,14 @@ class Scored:
 class CachedIndex(ABC):
     """The index of one scope.
 
+    `is_embedded_at_will` says whether somebody may not want vectors of it at all: without any,
+    semantic goes by words there as hybrid does.
+
     Concurrency: one search at a time brings it up to date and scores; who waited for one that
     began after he came does not read again.
     """
+
+    is_embedded_at_will: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._index = ScopeIndex()
@@ -122,9 +127,8 @@ class CachedIndex(ABC):
 
     def _scored(self, question: Question) -> Scored:
         mode = question.mode
-        has_vectors = question.vector is not None and (
-            mode is Mode.SEMANTIC or bool(self._with_vector)
-        )
+        wants_any = mode is not Mode.SEMANTIC or self.is_embedded_at_will
+        has_vectors = question.vector is not None and not (wants_any and not self._with_vector)
         effective = mode if has_vectors else Mode.TEXT
         moment, limit = question.moment, question.limit
         hits = self._index.search(

@@ -127,7 +127,9 @@ class MemoryIndex(CachedIndex):
 
 
 class TurnIndex(CachedIndex):
-    """The turns of a conversation, all of them."""
+    """The turns of a conversation, all of them; projects say whether they are embedded."""
+
+    is_embedded_at_will = True
 
     def __init__(self, *, scope: ReadScope, turns: TurnReads, embedded: Embedded | None) -> None:
         """Make an empty one.

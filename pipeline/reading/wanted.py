@@ -56,8 +56,11 @@ class Wanted:
         return self.history or self.as_of is not None
 
     def condition(self) -> Condition:
-        """Return what one run of a record must meet."""
-        parts: list[Condition] = [self._states()]
+        """Return what one run of a record must meet.
+
+        A field comes first: the embedded database takes it for a value's otherwise.
+        """
+        parts: list[Condition] = []
         if self.filter != EVERYTHING:
             parts.append(filters.to_query(self.filter, _place))
         if self.session_id is not None:
@@ -74,7 +77,7 @@ class Wanted:
             {"content.tags": {"$elemMatch": {"name": tag.name, "value": tag.value}}}
             for tag in self.type_tags
         )
-        return {"$and": parts}
+        return self._states() | ({"$and": parts} if parts else {})
 
     def passes(self, run: Run) -> bool:
         """Return whether a run is wanted."""
@@ -101,7 +104,7 @@ class Wanted:
                 "first_at": {"$lte": self.as_of},
                 "$or": [{"closed_at": None}, {"closed_at": {"$gt": self.as_of}}],
             }
-        return {} if self.history else {"state": RunState.CURRENT}
+        return {"state": {"$exists": True} if self.history else RunState.CURRENT}
 
     def _is_of_its_time(self, run: Run) -> bool:
         if self.as_of is None:

@@ -14,8 +14,10 @@ from pipeline.filters import Clause, Composed, Filter, matches, parse, to_query
 
 PATHS = ("metadata.a", "metadata.b", "metadata.a.c", "agent_id")
 scalars = st.sampled_from(
-    ["", "x", "X", "1", "2026-01-02", "2026-01-02T00:00:00+01:00", 0, 1, -1, 2, 1.0, 1.5, 2**53]
-    + [-(2**62), True, False]
+    [
+        *("", "x", "X", "1", "2026-01-02", "2026-01-02T00:00:00+01:00"),
+        *(0, 1, -1, 2, 1.0, 1.5, 2**53, -(2**62), True, False),
+    ]
 )
 inner = st.dictionaries(st.just("c"), scalars, min_size=1)
 values = st.one_of(

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.recalled import CLOSING, OPENING, without_recalled
 from pipeline.reading.memories import Memory, context_block, memories_of, rank
+from pipeline.recalled import CLOSING, OPENING, without_recalled
 from schemas.identity import Scope, Visibility
 from schemas.memory import Kind, SemanticContent
 from schemas.record import ContentRun, Record, RunState
