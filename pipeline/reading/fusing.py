@@ -29,13 +29,13 @@ def fused(rankings: Iterable[tuple[Ranking, float]], slots: int) -> npt.NDArray[
     return np.sort(shares, axis=0).sum(axis=0)
 
 
-def weight_of_meaning(by_words: Ranking, by_meaning: Ranking, explained: float) -> float:
-    """Return what the ranking by meaning weighs beside the one by words, which weighs 1.
+def weights_of(by_words: Ranking, by_meaning: Ranking, explained: float) -> tuple[float, float]:
+    """Return what the rankings by words and by meaning weigh: a tenth at least, 1 at most.
 
-    Words that are found are found for sure; a vector is as good as its model. So meaning weighs as
-    much as words confirm it, fully when half of the first 20 are the same; and as much as words
-    leave open, nothing when they explain half of the question. What only meaning finds is never
-    lost: it weighs a tenth at least.
+    A filler word is found as surely as a name, and a vector is as good as its model. So both weigh
+    as much as they confirm each other, fully when half of their first 20 are the same; beyond that,
+    words as much as they explain of the question, fully from half of it, and meaning as much as
+    they leave open.
 
     Args:
         by_words: The ranking by words.
@@ -43,4 +43,5 @@ def weight_of_meaning(by_words: Ranking, by_meaning: Ranking, explained: float) 
         explained: How much of the question the best text explains by its words, 0 to 1.
     """
     common = len(np.intersect1d(by_words[:_HEAD], by_meaning[:_HEAD]))
-    return min(1.0, max(2 * max(common, 1) / _HEAD, 1 - 2 * explained))
+    agreed = 2 * max(common, 1) / _HEAD
+    return min(1.0, max(agreed, 2 * explained)), min(1.0, max(agreed, 1 - 2 * explained))

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.reading.fusing import Ranking, fused, weight_of_meaning
+from pipeline.reading.fusing import Ranking, fused, weights_of
 from pipeline.reading.lexical import K1, LexicalArm
 from pipeline.reading.semantic import SemanticArm, Vector
 from pipeline.reading.terms import asked_by, terms_of
@@ -148,8 +148,8 @@ class ScopeIndex:
         scores, explained = self._by_words(query)
         by_words = self._ranked(scores, allowed & (scores > 0))
         by_meaning = self._ranked(near, allowed & ~np.isnan(near))
-        weight = weight_of_meaning(by_words, by_meaning, explained)
-        both = fused([(by_words, 1), (by_meaning, weight)], len(scores))
+        weights = weights_of(by_words, by_meaning, explained)
+        both = fused(zip((by_words, by_meaning), weights, strict=True), len(scores))
         return self._hits(both, both > 0, limit)
 
     def _by_words(self, query: str) -> tuple[Scores, float]:
@@ -164,12 +164,11 @@ class ScopeIndex:
         most = 0.0
         for names in asked_by(query, +self._languages):
             best = np.zeros(len(self._keys))
-            known = [name for name in names if self._lexical.holds(name)]
-            for name in known:
-                slots, scores = self._lexical.scores(name)
-                self._threads.spread(best, slots, scores * self._lexical.rarity(name))
+            rarity = self._lexical.rarity(names)
+            slots, scores = self._lexical.scores(names)
+            self._threads.spread(best, slots, scores * rarity)
             found += best
-            most += max(self._lexical.rarity(name) ** 2 for name in known or names)
+            most += rarity**2
         # A text of average length that has every term once.
         whole = most / (1 + K1)
         alive = found[list(self._slots.values())]

@@ -57,34 +57,43 @@ _stemmers: Final = _Stemmers()
 def language_of(words: Iterable[str]) -> str:
     """Return the language whose function words are most in a text in Latin letters.
 
+    One such word alone tells nothing: "ya" is no Spanish yet.
+
     Args:
         words: Its words in lower case, with their accents.
     """
     hits = Counter(
         language for word in words for language, telling in _TELLING.items() if word in telling
     )
-    return max(_TELLING, key=lambda language: hits[language])
+    best = max(_TELLING, key=lambda language: hits[language])
+    return best if hits[best] > 1 else DEFAULT
 
 
 def stem(word: str, language: str) -> str:
     """Return what a word in lower case comes down to, without accents.
+
+    Stems of different languages are different, even of the same letters, where only the text told
+    the language: "die" in German is no English.
 
     Args:
         word: Inflected or not.
         language: What it is taken for where its letters are Latin; others tell it themselves.
     """
     script = _script(word[0])
+    own = ""
     if script != "LATIN":
-        language = _OF_SCRIPT.get(script, "")
+        if script not in _OF_SCRIPT:
+            return _bare(word)
+        language = _OF_SCRIPT[script]
     elif language == DEFAULT:
         # Elsewhere an accent may be part of the ending; here it is only a way to write a word.
         word = _bare(word)
-    if not language:
-        return _bare(word)
+    else:
+        own = f" {language}"
     stemmed = _stemmers.of.get(language)
     if stemmed is None:
         stemmed = _stemmers.of[language] = _stemming.Stemmer(language).stemWord
-    return _bare(stemmed(word))
+    return _bare(stemmed(word)) + own
 
 
 def _bare(word: str) -> str:

@@ -76,28 +76,31 @@ class LexicalArm:
         self._lengths = array("i", np.frombuffer(self._lengths, np.int32)[kept].tobytes())
         self._terms = {int(numbers[slot]): terms for slot, terms in self._terms.items()}
 
-    def holds(self, term: str) -> bool:
-        """Return whether any text has a term."""
-        return term in self._postings
+    def rarity(self, names: Sequence[str]) -> float:
+        """Return what a term weighs by any of its names: the rarer the more, unheard of the most.
 
-    def rarity(self, term: str) -> float:
-        """Return what a term weighs: the rarer the more, the most where no text has it."""
-        held = self._postings.get(term)
-        live = 0 if held is None else held.live
+        Args:
+            names: Terms of which a text has one at most.
+        """
+        live = sum(self._postings[name].live for name in names if name in self._postings)
         return float(np.log1p((len(self._terms) - live + 0.5) / (live + 0.5)))
 
-    def scores(self, term: str) -> tuple[Slots, Scores]:
-        """Return where a term stands, each slot once, and the BM25 score of each for it.
+    def scores(self, names: Sequence[str]) -> tuple[Slots, Scores]:
+        """Return where a term stands by any of its names, and the BM25 score of each for it.
 
-        Dropped slots may be among them, with any score.
+        Each slot is there once; dropped ones may be among them, with any score.
 
         Source: Lù, "BM25S", 2024, the form of Lucene.
+
+        Args:
+            names: Terms of which a text has one at most.
         """
-        postings = self._postings.get(term)
-        if postings is None:
+        held = [self._postings[name] for name in names if name in self._postings]
+        if not held:
             return np.empty(0, np.int64), np.empty(0)
-        slots = np.frombuffer(postings.slots, np.int32).astype(np.int64)
-        counts = np.frombuffer(postings.counts, np.int32)
+        slots = np.concatenate([np.frombuffer(one.slots, np.int32) for one in held])
+        counts = np.concatenate([np.frombuffer(one.counts, np.int32) for one in held])
         average = self._live_length / len(self._terms)
         lengths = np.frombuffer(self._lengths, np.int32)[slots]
-        return slots, self.rarity(term) * counts / (counts + K1 * (1 - B + B * lengths / average))
+        scores = self.rarity(names) * counts / (counts + K1 * (1 - B + B * lengths / average))
+        return slots.astype(np.int64), scores

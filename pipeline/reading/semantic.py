@@ -9,8 +9,8 @@ Vector = npt.NDArray[np.float32]
 """Of unit length."""
 
 _FIRST_ROWS: Final = 16
-_PRIOR: Final = 10
-"""So many vectors of no direction are taken along into the mean, which few don't tell."""
+_PRIOR: Final = 1
+"""So many vectors of no length are taken along into the mean: a single one is not its own mean."""
 
 
 class SemanticArm:
