@@ -17,16 +17,14 @@ Ranking = npt.NDArray[np.int64]
 def fused(rankings: Iterable[tuple[Ranking, float]], slots: int) -> npt.NDArray[np.float64]:
     """Return the score of each of so many slots in rankings of these weights; 0 is in none.
 
-    The order of the rankings is of no consequence.
+    Which of two rankings comes first is of no consequence.
 
     Source: Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion", 2009; k = 60.
     """
-    shares = np.zeros((0, slots))
+    scores = np.zeros(slots)
     for ranking, weight in rankings:
-        share = np.zeros((1, slots))
-        share[0, ranking] = weight / (K + np.arange(1, len(ranking) + 1))
-        shares = np.concatenate((shares, share))
-    return np.sort(shares, axis=0).sum(axis=0)
+        scores[ranking] += weight / (K + np.arange(1, len(ranking) + 1))
+    return scores
 
 
 def weights_of(by_words: Ranking, by_meaning: Ranking, explained: float) -> tuple[float, float]:

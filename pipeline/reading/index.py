@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Final
 
 import numpy as np
@@ -70,7 +71,10 @@ class ScopeIndex:
         self._threads = Threads()
         self._slots: dict[str, int] = {}
         self._keys: list[str | None] = []
+        self._alive = array("b")
         self._said = array("d")
+        self._lots = array("q")
+        self._newest_first: Ranking | None = None
         self._languages = Counter[str]()
         self._language: list[str] = []
 
@@ -89,7 +93,10 @@ class ScopeIndex:
         slot = len(self._keys)
         self._slots[entry.key] = slot
         self._keys.append(entry.key)
+        self._alive.append(True)
         self._said.append(entry.said_at.timestamp())
+        self._lots.append(_lot(entry.key))
+        self._newest_first = None
         text = terms_of(entry.text)
         self._languages[text.language] += 1
         self._language.append(text.language)
@@ -104,6 +111,7 @@ class ScopeIndex:
         if slot is None:
             return
         self._keys[slot] = None
+        self._alive[slot] = False
         self._languages[self._language[slot]] -= 1
         self._lexical.drop(slot)
         self._semantic.drop(slot)
@@ -171,23 +179,29 @@ class ScopeIndex:
             most += rarity**2
         # A text of average length that has every term once.
         whole = most / (1 + K1)
-        alive = found[list(self._slots.values())]
-        explained = float(alive.max(initial=0)) / whole if whole else 0.0
+        best_of_all = found[np.frombuffer(self._alive, np.bool_)].max(initial=0)
+        explained = float(best_of_all) / whole if whole else 0.0
         return found, min(1.0, explained)
 
     def _allowed(self, among: Collection[str] | None) -> npt.NDArray[np.bool_]:
+        if among is None:
+            return np.array(self._alive, np.bool_)
         allowed = np.zeros(len(self._keys), np.bool_)
-        keys = self._slots if among is None else among
-        allowed[[slot for key in keys if (slot := self._slots.get(key)) is not None]] = True
+        allowed[[slot for key in among if (slot := self._slots.get(key)) is not None]] = True
         return allowed
 
     def _ranked(self, scores: Scores, eligible: npt.NDArray[np.bool_]) -> Ranking:
-        slots = np.flatnonzero(eligible)
-        said = np.frombuffer(self._said)[slots]
-        keys = np.array([self._keys[slot] for slot in slots])
-        return slots[np.lexsort((keys, -said, -scores[slots]))]
+        newest_first = self._newest_first
+        if newest_first is None:
+            said = np.array(self._said)
+            newest_first = self._newest_first = np.lexsort((np.array(self._lots), -said))
+        slots = newest_first[eligible[newest_first]]
+        return slots[np.argsort(-scores[slots], kind="stable")]
 
     def _hits(self, scores: Scores, eligible: npt.NDArray[np.bool_], limit: int) -> list[Hit]:
+        if np.count_nonzero(eligible) > limit > 0:
+            least = np.partition(scores[eligible], -limit)[-limit]
+            eligible = eligible & (scores >= least)
         return [
             Hit(key=key, score=float(scores[slot]))
             for slot in self._ranked(scores, eligible)[:limit]
@@ -195,11 +209,21 @@ class ScopeIndex:
         ]
 
     def _renumber(self) -> None:
-        kept = np.flatnonzero([key is not None for key in self._keys])
+        kept = np.flatnonzero(np.array(self._alive))
         self._lexical.renumber(kept)
         self._semantic.renumber(kept)
         self._threads.renumber(kept)
         self._keys = [self._keys[int(slot)] for slot in kept]
         self._language = [self._language[int(slot)] for slot in kept]
+        self._alive = array("b", [True] * len(kept))
         self._said = array("d", np.array(self._said)[kept].tobytes())
+        self._lots = array("q", np.array(self._lots)[kept].tobytes())
+        self._newest_first = None
         self._slots = {key: slot for slot, key in enumerate(self._keys) if key is not None}
+
+
+def _lot(key: str) -> int:
+    """Return what decides between entries that answer equally well and were said at once."""
+    return int.from_bytes(
+        blake2b(key.encode(), digest_size=8).digest(), byteorder="big", signed=True
+    )

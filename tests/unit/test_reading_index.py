@@ -139,7 +139,7 @@ def test_meaning_that_words_never_confirm_does_not_push_out_what_they_find() -> 
 def test_where_words_find_nothing_that_tells_meaning_decides() -> None:
     index = ScopeIndex()
     random = np.random.default_rng(5)
-    for number in range(100):
+    for number in range(400):
         vector = random.normal(size=16).astype(np.float32)
         index.put(entry(str(number), f"where was it on day {number}", vector=vector))
     answer = random.normal(size=16).astype(np.float32)
