@@ -1,4 +1,4 @@
-"""Fusion: one ranking of several."""
+"""Fusion: one ranking of two."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -7,21 +7,39 @@ import numpy as np
 import numpy.typing as npt
 
 K: Final = 60
+_HEAD: Final = 20
+"""The first of a ranking, by which two of them are compared."""
+
+Ranking = npt.NDArray[np.int64]
+"""Slots, best first."""
 
 
-def fused(ranks: Iterable[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
-    """Return the fused score of each slot, of its rank in each arm: 1 is best, inf is not found.
+def fused(rankings: Iterable[tuple[Ranking, float]], slots: int) -> npt.NDArray[np.float64]:
+    """Return the score of each of so many slots in rankings of these weights; 0 is in none.
 
-    The order of the arms is of no consequence.
+    Which of two rankings comes first is of no consequence.
 
     Source: Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion", 2009; k = 60.
     """
-    shares = np.sort([1 / (K + rank) for rank in ranks], axis=0)
-    return shares.sum(axis=0)
+    scores = np.zeros(slots)
+    for ranking, weight in rankings:
+        scores[ranking] += weight / (K + np.arange(1, len(ranking) + 1))
+    return scores
 
 
-def ranks_of(order: npt.NDArray[np.int64], slots: int) -> npt.NDArray[np.float64]:
-    """Return the rank of each of so many slots, of the slots in their order; inf for the others."""
-    ranks = np.full(slots, np.inf)
-    ranks[order] = np.arange(1, len(order) + 1)
-    return ranks
+def weights_of(by_words: Ranking, by_meaning: Ranking, explained: float) -> tuple[float, float]:
+    """Return what the rankings by words and by meaning weigh: a tenth at least, 1 at most.
+
+    A filler word is found as surely as a name, and a vector is as good as its model. So both weigh
+    as much as they confirm each other, fully when half of their first 20 are the same; beyond that,
+    words as much as they explain of the question, fully from half of it, and meaning as much as
+    they leave open.
+
+    Args:
+        by_words: The ranking by words.
+        by_meaning: The ranking by meaning.
+        explained: How much of the question the best text explains by its words, 0 to 1.
+    """
+    common = len(np.intersect1d(by_words[:_HEAD], by_meaning[:_HEAD]))
+    agreed = 2 * max(common, 1) / _HEAD
+    return min(1.0, max(agreed, 2 * explained)), min(1.0, max(agreed, 1 - 2 * explained))

@@ -2,15 +2,17 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-K1: Final = 1.5
-B: Final = 0.75
+K1: Final = 0.9
+B: Final = 0.4
+"""Source: Trotman, Jia and Crane, "Towards an Efficient and Effective Search Engine", 2012."""
 
+Slots = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float64]
 
 
@@ -26,11 +28,11 @@ class _Postings:
 
 
 class LexicalArm:
-    """BM25 over texts that stand in numbered slots.
+    """BM25 over texts that stand in slots, numbered in the order they were added.
 
     A slot is used once: what replaces a text stands in a new one. `put` and `drop` cost their own
-    text, a question the postings of its terms. What is dropped stays in the postings, unseen,
-    until `renumber`.
+    text, a question the postings of its terms. What is dropped stays in the postings, counting for
+    nothing, until `renumber`.
     """
 
     def __init__(self) -> None:
@@ -62,8 +64,8 @@ class LexicalArm:
                 del self._postings[term]
         self._live_length -= self._lengths[slot]
 
-    def renumber(self, kept: npt.NDArray[np.int64]) -> None:
-        """Give the slots in `kept` the numbers 0, 1, 2…, and throw away what was dropped."""
+    def renumber(self, kept: Slots) -> None:
+        """Give the slots in `kept`, those not dropped, the numbers 0, 1, 2…."""
         numbers = np.full(len(self._lengths), -1, np.int32)
         numbers[kept] = np.arange(len(kept), dtype=np.int32)
         for postings in self._postings.values():
@@ -71,28 +73,34 @@ class LexicalArm:
             counts = np.frombuffer(postings.counts, np.int32)[new >= 0]
             postings.slots = array("i", new[new >= 0].tobytes())
             postings.counts = array("i", counts.tobytes())
-        lengths = np.frombuffer(self._lengths, np.int32)[kept]
-        self._lengths = array("i", lengths.tobytes())
+        self._lengths = array("i", np.frombuffer(self._lengths, np.int32)[kept].tobytes())
         self._terms = {int(numbers[slot]): terms for slot, terms in self._terms.items()}
 
-    def scores(self, weights: Mapping[str, float]) -> Scores:
-        """Return how well each slot answers terms of these weights; dropped ones at random.
+    def rarity(self, names: Sequence[str]) -> float:
+        """Return what a term weighs by any of its names: the rarer the more, unheard of the most.
 
-        Source: Lù, "BM25S", 2024, the form of Lucene; k1 and b as its defaults.
+        Args:
+            names: Terms of which a text has one at most.
         """
-        found = np.zeros(len(self._lengths))
-        texts = len(self._terms)
-        if not self._live_length:
-            return found
-        lengths = np.frombuffer(self._lengths, np.int32)
-        average = self._live_length / texts
-        for term, weight in weights.items():
-            postings = self._postings.get(term)
-            if postings is None:
-                continue
-            slots = np.frombuffer(postings.slots, np.int32)
-            counts = np.frombuffer(postings.counts, np.int32)
-            rarity = np.log1p((texts - postings.live + 0.5) / (postings.live + 0.5))
-            long = K1 * (1 - B + B * lengths[slots] / average)
-            found[slots] += weight * rarity * counts / (counts + long)
-        return found
+        live = sum(self._postings[name].live for name in names if name in self._postings)
+        return float(np.log1p((len(self._terms) - live + 0.5) / (live + 0.5)))
+
+    def scores(self, names: Sequence[str]) -> tuple[Slots, Scores]:
+        """Return where a term stands by any of its names, and the BM25 score of each for it.
+
+        Each slot is there once; dropped ones may be among them, with any score.
+
+        Source: Lù, "BM25S", 2024, the form of Lucene.
+
+        Args:
+            names: Terms of which a text has one at most.
+        """
+        held = [self._postings[name] for name in names if name in self._postings]
+        if not held:
+            return np.empty(0, np.int64), np.empty(0)
+        slots = np.concatenate([np.frombuffer(one.slots, np.int32) for one in held])
+        counts = np.concatenate([np.frombuffer(one.counts, np.int32) for one in held])
+        average = self._live_length / len(self._terms)
+        lengths = np.frombuffer(self._lengths, np.int32)[slots]
+        scores = self.rarity(names) * counts / (counts + K1 * (1 - B + B * lengths / average))
+        return slots.astype(np.int64), scores
