@@ -5,7 +5,7 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from ipaddress import ip_address
 from typing import Final
@@ -146,14 +146,17 @@ async def http_app(
         parts: What it works with.
         searching: What searches; by default as the settings say.
     """
-    async with recorder(parts) as recording:
+    async with recorder(parts) as recording, AsyncExitStack() as opened:
+        searches = searching or await opened.enter_async_context(searcher(parts))
+        reranker = reranker_from(parts.settings.rerank)
+        if reranker is not None:
+            opened.push_async_callback(reranker.aclose)
 
         async def ping() -> None:
             with timeout(PING_TIMEOUT.total_seconds()):
                 await parts.database.client.admin.command("ping")
 
         settings = parts.settings
-        reranker = reranker_from(settings.rerank)
         quota = Quota(
             settings.http.project_writes_per_day,
             usage=MongoUsage(parts.database),
@@ -171,7 +174,7 @@ async def http_app(
             ),
             forgetter=parts.forgetter,
             records=parts.records,
-            searcher=searching or searcher(parts),
+            searcher=searches,
             reranker=reranker,
             executions=MongoExecutions(parts.database, parts.ids),
             projects=parts.projects,
@@ -188,8 +191,6 @@ async def http_app(
             yield HttpApp(asked, settings.http, stop_within=settings.mongo.timeout + GRACE)
         finally:
             await quota.close()
-            if reranker is not None:
-                await reranker.aclose()
 
 
 def _logins(parts: Installation) -> Logins:

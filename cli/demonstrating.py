@@ -216,31 +216,37 @@ async def _context(question: str, user: str, searching: Searcher) -> tuple[int, 
 
 
 async def _show(parts: Installation, questions: dict[str, str], output: Output) -> None:
-    searching = searcher(parts)
-    for user, question in questions.items():
-        records = [
-            record
-            async for record in parts.records.of_scope(
-                ReadScope(project_id=DEFAULT_PROJECT, user_id=user)
-            )
-        ]
-        memories = memories_of(records)
-        output.say()
-        output.say(f"What {user}'s memory holds ({len(memories)} current):")
-        for memory in sorted(memories, key=lambda one: (one.kind, one.since)):
-            times = f" (said {memory.times} times)" if memory.times > 1 else ""
-            output.say(f"  [{memory.kind}] {memory.text}{times}")
-        for record in records:
-            for one in record.runs:
-                if one.state in CLOSED:
-                    output.say(f"  [{record.kind}, {CLOSED[one.state]}] {text_of(one.content)}")
-        chosen, block = await _context(question, user, searching)
-        output.say(
-            f"Context for {question!r}: the {chosen} of {len(memories)} that rank best and fit"
-            f" {CONTEXT_TOKENS} tokens"
+    async with searcher(parts) as searching:
+        for user, question in questions.items():
+            await _show_one(parts, user, question, searching, output)
+
+
+async def _show_one(
+    parts: Installation, user: str, question: str, searching: Searcher, output: Output
+) -> None:
+    records = [
+        record
+        async for record in parts.records.of_scope(
+            ReadScope(project_id=DEFAULT_PROJECT, user_id=user)
         )
-        lines = block.splitlines()
-        output.say("\n".join(f"  {line}" for line in lines) or "  (none)")
+    ]
+    memories = memories_of(records)
+    output.say()
+    output.say(f"What {user}'s memory holds ({len(memories)} current):")
+    for memory in sorted(memories, key=lambda one: (one.kind, one.since)):
+        times = f" (said {memory.times} times)" if memory.times > 1 else ""
+        output.say(f"  [{memory.kind}] {memory.text}{times}")
+    for record in records:
+        for one in record.runs:
+            if one.state in CLOSED:
+                output.say(f"  [{record.kind}, {CLOSED[one.state]}] {text_of(one.content)}")
+    chosen, block = await _context(question, user, searching)
+    output.say(
+        f"Context for {question!r}: the {chosen} of {len(memories)} that rank best and fit"
+        f" {CONTEXT_TOKENS} tokens"
+    )
+    lines = block.splitlines()
+    output.say("\n".join(f"  {line}" for line in lines) or "  (none)")
 
 
 def _end(tally: Tally, seconds: float, error: str | None, output: Output) -> None:

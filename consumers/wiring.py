@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
@@ -204,23 +204,28 @@ async def recorder(parts: Installation) -> AsyncGenerator[Recorder]:
         await recording.stop()
 
 
-def searcher(parts: Installation) -> Searcher:
-    """Return what searches; it goes by words alone where no embedder is configured.
+@asynccontextmanager
+async def searcher(parts: Installation) -> AsyncGenerator[Searcher]:
+    """Yield what searches; it goes by words alone where no embedder is configured.
 
     Raises:
         ConfigurationError: Not enough of an embedder is configured.
     """
     settings = parts.settings
-    is_embedded = settings.embedding.provider != "none"
-    return Searcher(
-        records=MongoRecordReads(parts.database),
-        turns=MongoTurnReads(parts.database),
-        server_time=parts.server_time,
-        command_timeout=settings.mongo.timeout,
-        embedder=embedder_from(settings.embedding, metrics=parts.metrics) if is_embedded else None,
-        vectors=MongoVectors(parts.database),
-        active=MongoActiveModel(parts.database),
-    )
+    async with AsyncExitStack() as opened:
+        embedder = None
+        if settings.embedding.provider != "none":
+            embedder = embedder_from(settings.embedding, metrics=parts.metrics)
+            opened.push_async_callback(embedder.aclose)
+        yield Searcher(
+            records=MongoRecordReads(parts.database),
+            turns=MongoTurnReads(parts.database),
+            server_time=parts.server_time,
+            command_timeout=settings.mongo.timeout,
+            embedder=embedder,
+            vectors=MongoVectors(parts.database),
+            active=MongoActiveModel(parts.database),
+        )
 
 
 def waker(parts: Installation) -> Waker:

@@ -11,7 +11,7 @@ from schemas.memory import RecordKind
 from schemas.record import Record
 from schemas.turn import Turn
 
-Version = tuple[int, int, str]
+Version = tuple[int, int, int]
 """What is another as soon as readers must look at a record again."""
 
 

@@ -110,6 +110,8 @@ class Searcher:
         if embedder is not None and vectors is not None:
             self._embedded = Embedded(vectors=vectors, model=embedder.model)
         self._active = active
+        self._model: str | None = None
+        """The active model, as it was last read: with another, vectors may be there anew."""
         self._cache: IndexCache[CachedIndex] = IndexCache(entries=cached_entries)
 
     async def understood(
@@ -130,8 +132,9 @@ class Searcher:
         """
         if self._embedder is None or set(modes) <= {Mode.TEXT}:
             return Query(text=text, moment=moment)
-        active = None if self._active is None else await self._active.active()
-        if active not in (None, self._embedder.model):
+        if self._active is not None:
+            self._model = await self._active.active()
+        if self._model not in (None, self._embedder.model):
             return Query(text=text, moment=moment, error=_OTHER_MODEL)
         vector = await _vector_of(self._embedder, text)
         if isinstance(vector, str):
@@ -192,7 +195,7 @@ class Searcher:
                 command_timeout=self._command_timeout,
             )
 
-        key = (base, tuple(kinds), wanted.needs_history)
+        key = (base, tuple(kinds), wanted.needs_history, self._model)
         return await self._search(
             self._cache.of(key, index),
             _asked(query, mode, limit, among),
@@ -233,7 +236,7 @@ class Searcher:
             return TurnIndex(scope=scope, turns=self._turns, embedded=self._embedded)
 
         return await self._search(
-            self._cache.of((scope, "turns"), index),
+            self._cache.of((scope, "turns", self._model), index),
             _asked(query, mode, limit, among),
             confirmed,
             threshold=None,

@@ -37,12 +37,12 @@ class MongoRecordReads:
         """Return what changed since a moment, by indexes of their own."""
         of = ReadScope(project_id=scope.project_id, user_id=scope.user_id)
         query: Document = {**within(of), "changed_ms": {"$gte": since_ms}}
-        wanted = {"changed_ms": True, "changed_rev": True, "embedding.state": True}
+        wanted = {"changed_ms": True, "changed_rev": True, "embedding.rev": True}
         return {
             str(document["_id"]): (
                 int(document["changed_ms"]),
                 int(document.get("changed_rev", 0)),
-                str(document.get("embedding", {}).get("state", "")),
+                int(document.get("embedding", {}).get("rev", 0)),
             )
             async for document in self._each(query, wanted)
         }
