@@ -6,6 +6,7 @@ from typing import Any
 
 from consumers.wiring import Installation, wire
 from pipeline.embedding.ports import Purpose, Refused, StoredVector, content_hash
+from pipeline.filters import Condition
 from pipeline.ports import ServerTime
 from pipeline.reading.index import Mode
 from pipeline.reading.memories import Memory, memories_of
@@ -36,6 +37,7 @@ class CountedReads(MongoRecordReads):
         super().__init__(database)
         self.whole = 0
         self.changes = 0
+        self.taken: list[int] = []
         self.is_blind = False
 
     async def all_of(self, scope: ReadScope, kinds: Sequence[RecordKind]) -> AsyncIterator[Record]:
@@ -46,6 +48,16 @@ class CountedReads(MongoRecordReads):
     async def changed(self, scope: ReadScope, since_ms: int) -> dict[str, Version]:
         self.changes += 1
         return {} if self.is_blind else await super().changed(scope, since_ms)
+
+    async def of_ids(
+        self,
+        ids: Collection[str],
+        scope: ReadScope,
+        kinds: Sequence[RecordKind],
+        condition: Condition | None = None,
+    ) -> list[Record]:
+        self.taken.append(len(ids))
+        return await super().of_ids(ids, scope, kinds, condition)
 
 
 class World:
