@@ -44,6 +44,7 @@ class Cleaner:
             else:
                 after = begun(before, name, now_ms=await self._server_time.now_ms())
             is_mine = await self._ledger.swap(record_id, before, after)
+            reached(CrashPoint.CLEANER_NOTED)
             if is_in and is_mine:
                 return
             await asyncio.sleep(0)
@@ -56,7 +57,9 @@ class Cleaner:
             if before.state is EmbeddingState.PENDING:
                 return False
             now_ms = await self._server_time.now_ms()
-            if await self._ledger.swap(record_id, before, again(before, now_ms=now_ms)):
+            is_mine = await self._ledger.swap(record_id, before, again(before, now_ms=now_ms))
+            reached(CrashPoint.EMBEDDING_RENEWED)
+            if is_mine:
                 return True
             await asyncio.sleep(0)
         return False

@@ -111,8 +111,9 @@ class Filler:
             if settles and before.state is not EmbeddingState.PENDING:
                 return before
             writing = begun(before, name, now_ms=await self._server_time.now_ms())
-            if await self._ledger.swap(found.record.record_id, before, writing):
-                reached(CrashPoint.EMBEDDING_BEGUN)
+            has_begun = await self._ledger.swap(found.record.record_id, before, writing)
+            reached(CrashPoint.EMBEDDING_BEGUN)
+            if has_begun:
                 await self._put(outlook, known)
                 done = await self._end(found, name, known, settles=settles)
                 if done is not None:
@@ -146,7 +147,7 @@ class Filler:
         ]
         if made:
             await self._vectors.put(made)
-        reached(CrashPoint.VECTORS_PUT)
+            reached(CrashPoint.VECTORS_PUT)
 
     async def _end(
         self, began: Embedded, name: str, known: dict[str, Vector | Refused], *, settles: bool
@@ -175,8 +176,9 @@ class Filler:
                 )
             else:
                 after = left(before, name)
-            if await self._ledger.swap(record_id, before, after):
-                reached(CrashPoint.EMBEDDING_ENDED)
+            has_ended = await self._ledger.swap(record_id, before, after)
+            reached(CrashPoint.EMBEDDING_ENDED)
+            if has_ended:
                 return after if is_whole else None
             await asyncio.sleep(0)
 

@@ -304,6 +304,7 @@ class PendingEmbeddings:
         now_ms = await self._server_time.now_ms()
         after: Embedding = steps.awake(found.embedding, now_ms=now_ms)
         await self._ledger.swap(found.record.record_id, found.embedding, after)
+        reached(CrashPoint.EMBEDDING_POSTPONED)
 
 
 def _record_of(message: IncomingMessage) -> str:
