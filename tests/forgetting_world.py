@@ -50,6 +50,13 @@ class NoAnswers:
         """Blank nothing."""
 
 
+class NoVectors:
+    """Port `Cleans`: nothing is embedded."""
+
+    async def clean(self, record_id: str) -> None:
+        """Clean nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
     """One process: all it may do."""
@@ -150,6 +157,7 @@ class ForgettingWorld(World):
                 records=records,
                 assertions=assertions,
                 answers=NoAnswers(),
+                vectors=NoVectors(),
                 folder=folder,
                 server_time=Time(self),
                 new_name=new_name,

@@ -9,8 +9,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from schemas.embedding import Embedding
 from schemas.failure import FailureClass
 from schemas.identity import Scope
+from schemas.record import Record
 
 Vector = npt.NDArray[np.float32]
 """Of unit length, so that a dot product is the cosine."""
@@ -78,20 +80,20 @@ class Vectors(Protocol):
         """Return owner -> content hash -> vector, of those owners that have any of the model."""
         ...
 
-    async def hashes_of(self, model: str, owner: str) -> set[str]:
+    async def hashes_of(self, model: str, owner: str) -> frozenset[str]:
         """Return which texts of an owner have a vector of a model."""
         ...
 
-    async def keep_only(self, model: str, owner: str, hashes: Collection[str]) -> None:
-        """Delete an owner's vectors of a model that are of none of these texts. Idempotent."""
+    async def keep_only(self, owner: str, hashes: Collection[str]) -> None:
+        """Delete what an owner has, of every model, that is of none of these texts. Idempotent."""
         ...
 
     async def delete_of(self, owners: Sequence[str]) -> None:
         """Delete whatever owners have, of every model. Idempotent."""
         ...
 
-    async def delete_of_model(self, model: str) -> None:
-        """Delete every vector of a model. Idempotent."""
+    async def delete_of_others(self, model: str) -> int:
+        """Delete every vector of other models; return how many there were. Idempotent."""
         ...
 
 
@@ -100,6 +102,48 @@ class ActiveModel(Protocol):
 
     async def active(self) -> str | None:
         """Return its name (`Embedder.model`); none until something was embedded."""
+        ...
+
+    async def claim(self, model: str) -> str:
+        """Return the active model; this one, from now on, where there was none."""
+        ...
+
+    async def switch(self, model: str) -> None:
+        """Let readers search the vectors of another model from now on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedded:
+    """A record, and how far its embedding is."""
+
+    record: Record
+    embedding: Embedding
+
+
+class EmbeddingLedger(Protocol):
+    """How far each record's embedding is. It is kept with the record and changes with it."""
+
+    async def get(self, record_id: str) -> Embedded | None:
+        """Return one, from the primary; none where nothing was ever to be embedded."""
+        ...
+
+    async def swap(self, record_id: str, before: Embedding, after: Embedding) -> bool:
+        """Store a state where the one it was made from still stands; return whether it did.
+
+        A change of what the record says counts as a change of its state.
+        """
+        ...
+
+    async def due(self, before_ms: int, limit: int) -> list[Embedded]:
+        """Return pending ones that were due before then (server time), the oldest first."""
+        ...
+
+    async def after(self, record_id: str, limit: int, *, project_id: str | None) -> list[Embedded]:
+        """Return those whose ids follow one, in the order of ids; of a project where one is named.
+
+        An empty text comes before every id.
+        """
         ...
 
 

@@ -61,6 +61,9 @@ INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
         IndexModel([("runs.memory_id", ASCENDING)], name="memory"),
         IndexModel([("dirty", ASCENDING)], name="dirty", sparse=True),
         IndexModel([("unannounced", ASCENDING)], name="unannounced", sparse=True),
+        IndexModel(
+            [("embedding.state", ASCENDING), ("embedding.due_ms", ASCENDING)], name="embedding"
+        ),
     ),
     "vectors": (
         IndexModel([("owner", ASCENDING), ("model", ASCENDING)], name="owner_model"),

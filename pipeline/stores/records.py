@@ -4,7 +4,8 @@ Beside the record itself a document holds what is left to do, in fields that exi
 `dirty`, the server time of the latest mark, with `writers`, the number of marks whose writer has
 not folded yet; `unannounced`, the server time of the first change that is not announced. It also
 holds `changed_rev`, the revision of the latest change, `changed_ms`, the server time of the latest
-thing that readers must notice, and `embedding`.
+thing that readers must notice, and `embedding`, which is the ledger of
+`pipeline.stores.embeddings`: each change begins it anew.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -18,6 +19,7 @@ from pymongo.errors import BulkWriteError, DocumentTooLarge
 from pipeline.ports import SlotKey
 from pipeline.stores.assertions import duplicates
 from pipeline.stores.mongo import SERVER_NOW_MS, Collection, Database, Document, readable
+from schemas.embedding import EmbeddingState
 from schemas.identity import ReadScope
 from schemas.memory import RecordKind
 from schemas.record import Record
@@ -45,7 +47,13 @@ _MARKED: Final[Document] = {
 }
 """What a mark changes."""
 _BOOKKEEPING: Final = (
-    *("_id", "dirty", "writers", "unannounced", "changed_rev", "changed_ms", "embedding"),
+    "_id",
+    "dirty",
+    "writers",
+    "unannounced",
+    "changed_rev",
+    "changed_ms",
+    "embedding",
 )
 
 
@@ -106,7 +114,14 @@ class MongoRecords:
                 "changed_rev": read_rev + 1,
                 "changed_ms": SERVER_NOW_MS,
                 "unannounced": {"$ifNull": ["$unannounced", SERVER_NOW_MS]},
-                "embedding": {"$literal": {"state": "pending"}},
+                "embedding": {
+                    "state": EmbeddingState.PENDING.value,
+                    "rev": {"$add": [{"$ifNull": ["$embedding.rev", 0]}, 1]},
+                    # Who may be writing vectors of what it said before writes them still.
+                    "writers": {"$ifNull": ["$embedding.writers", []]},
+                    "since_ms": SERVER_NOW_MS,
+                    "due_ms": SERVER_NOW_MS,
+                },
             }
         result = await self._collection.update_one(
             {"_id": record.record_id, "rev": read_rev}, [{"$set": fields}]
@@ -219,6 +234,6 @@ def _mark(slot: SlotKey) -> UpdateOne:
 
 
 def record_of(document: Document) -> Record:
-    """Return the record that a document stores."""
+    """Return the record of a document, without what is left to do about it."""
     fields = {name: value for name, value in document.items() if name not in _BOOKKEEPING}
     return Record.model_validate({"record_id": document["_id"], **fields})

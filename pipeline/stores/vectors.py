@@ -6,12 +6,13 @@ a server that searches vectors itself can index both as they are.
 
 from collections.abc import Collection as Some
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
 from bson.binary import VECTOR_SUBTYPE, Binary
 from pymongo import ReplaceOne
-from pymongo.errors import BulkWriteError
+from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from pipeline.embedding.ports import StoredVector, Vector
 from pipeline.stores.assertions import duplicates
@@ -53,15 +54,15 @@ class MongoVectors:
             of_owner[str(document["content_hash"])] = _unpacked(document["vector"])
         return found
 
-    async def hashes_of(self, model: str, owner: str) -> set[str]:
+    async def hashes_of(self, model: str, owner: str) -> frozenset[str]:
         """Return which texts of an owner have a vector of a model."""
         found = self._collection.find({"owner": owner, "model": model}, {"content_hash": True})
-        return {str(document["content_hash"]) async for document in found}
+        return frozenset([str(document["content_hash"]) async for document in found])
 
-    async def keep_only(self, model: str, owner: str, hashes: Some[str]) -> None:
-        """Delete an owner's vectors of a model that are of none of these texts."""
+    async def keep_only(self, owner: str, hashes: Some[str]) -> None:
+        """Delete an owner's vectors that are of none of these texts."""
         await self._collection.delete_many(
-            {"owner": owner, "model": model, "content_hash": {"$nin": sorted(hashes)}}
+            {"owner": owner, "content_hash": {"$nin": sorted(hashes)}}
         )
 
     async def delete_of(self, owners: Sequence[str]) -> None:
@@ -69,9 +70,10 @@ class MongoVectors:
         if owners:
             await self._collection.delete_many({"owner": {"$in": list(owners)}})
 
-    async def delete_of_model(self, model: str) -> None:
-        """Delete every vector of a model."""
-        await self._collection.delete_many({"model": model})
+    async def delete_of_others(self, model: str) -> int:
+        """Delete every vector of other models; return how many there were."""
+        deleted = await self._collection.delete_many({"model": {"$ne": model}})
+        return deleted.deleted_count
 
 
 class MongoActiveModel:
@@ -84,6 +86,17 @@ class MongoActiveModel:
         """Return the model whose vectors are searched; none until something was embedded."""
         document = await self._collection.find_one({"_id": _ACTIVE})
         return None if document is None else str(document["model"])
+
+    async def claim(self, model: str) -> str:
+        """Return the active model; this one, from now on, where there was none."""
+        while (active := await self.active()) is None:
+            with suppress(DuplicateKeyError):
+                await self._collection.insert_one({"_id": _ACTIVE, "model": model})
+        return active
+
+    async def switch(self, model: str) -> None:
+        """Let readers search the vectors of another model."""
+        await self._collection.update_one({"_id": _ACTIVE}, {"$set": {"model": model}}, upsert=True)
 
 
 _ACTIVE: Final = "embedding"

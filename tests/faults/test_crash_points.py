@@ -57,7 +57,19 @@ CUT_OFF = {CrashPoint.MODEL_ANSWERED, *SLOW}
 """Where a call was under way, or its answer not yet stored, when the process died."""
 NEVER_CLOSED = {CrashPoint.SESSION_WOKEN}
 FORGETTING = "nothing is forgotten here; tests/faults/test_forgetting.py"
+EMBEDDING = "nothing is embedded here; tests/integration/test_embedding_step.py"
 ELSEWHERE = {
+    CrashPoint.EMBEDDER_ANSWERED: EMBEDDING,
+    CrashPoint.EMBEDDING_BEGUN: EMBEDDING,
+    CrashPoint.VECTORS_PUT: EMBEDDING,
+    CrashPoint.VECTORS_CLEANED: EMBEDDING,
+    CrashPoint.EMBEDDING_ENDED: EMBEDDING,
+    CrashPoint.EMBEDDING_WAITS: EMBEDDING,
+    CrashPoint.EMBEDDING_DEAD: EMBEDDING,
+    CrashPoint.EMBEDDING_WOKEN: EMBEDDING,
+    CrashPoint.EMBEDDING_POSTPONED: EMBEDDING,
+    CrashPoint.EMBEDDING_RENEWED: EMBEDDING,
+    CrashPoint.CLEANER_NOTED: EMBEDDING,
     CrashPoint.GAP_NOTED: "minutes apart by design; tests/unit/test_cutting.py crashes there",
     CrashPoint.ASSERTIONS_REMOVED: "no run is replaced yet; tests/properties/test_fold_loop.py",
     CrashPoint.TOMBSTONE_WRITTEN: FORGETTING,

@@ -13,6 +13,9 @@ PROTOCOLS = (
     "pipeline/blanking.py",
     "pipeline/cutting.py",
     "pipeline/dead_letters.py",
+    "pipeline/embedding/cleaning.py",
+    "pipeline/embedding/filling.py",
+    "pipeline/embedding/step.py",
     "pipeline/extracting.py",
     "pipeline/failed_attempts.py",
     "pipeline/fates.py",
@@ -35,6 +38,7 @@ WRITES = {
     "hold",
     "ensure",
     "insert",
+    "keep_only",
     "mark_announced",
     "mark_closing",
     "mark_dirty",
@@ -48,6 +52,7 @@ WRITES = {
     "split",
     "store",
     "store_reply",
+    "swap",
     "wake_later",
     "write",
 }
@@ -55,6 +60,7 @@ WRITES = {
 PORTS = {
     "_assertions",
     "_extractions",
+    "_ledger",
     "_letters",
     "_publisher",
     "_records",
@@ -62,6 +68,7 @@ PORTS = {
     "_snapshots",
     "_tombstones",
     "_turns",
+    "_vectors",
 }
 NEAR = 4
 """The point stands within so many statements after the write, past what reads its result."""
