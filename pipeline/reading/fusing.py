@@ -32,8 +32,8 @@ def weights_of(by_words: Ranking, by_meaning: Ranking, explained: float) -> tupl
 
     A filler word is found as surely as a name, and a vector is as good as its model. So both weigh
     as much as they confirm each other, fully when half of their first 20 are the same; beyond that,
-    words as much as they explain of the question, fully from half of it, and meaning as much as
-    they leave open.
+    words as much as they explain of the question, fully from a quarter of it, and meaning as much
+    as they leave open, nothing from half of it.
 
     Args:
         by_words: The ranking by words.
@@ -42,4 +42,4 @@ def weights_of(by_words: Ranking, by_meaning: Ranking, explained: float) -> tupl
     """
     common = len(np.intersect1d(by_words[:_HEAD], by_meaning[:_HEAD]))
     agreed = 2 * max(common, 1) / _HEAD
-    return min(1.0, max(agreed, 2 * explained)), min(1.0, max(agreed, 1 - 2 * explained))
+    return min(1.0, max(agreed, 4 * explained)), min(1.0, max(agreed, 1 - 2 * explained))

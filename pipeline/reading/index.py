@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.reading.dating import dates_asked_by, terms_of_date
 from pipeline.reading.fusing import Ranking, fused, weights_of
 from pipeline.reading.lexical import K1, LexicalArm
 from pipeline.reading.semantic import SemanticArm, Vector
@@ -100,7 +101,7 @@ class ScopeIndex:
         text = terms_of(entry.text)
         self._languages[text.language] += 1
         self._language.append(text.language)
-        self._lexical.put(slot, text.terms)
+        self._lexical.put(slot, [*text.terms, *terms_of_date(entry.said_at)])
         self._threads.put(slot, entry.key, entry.thread, entry.place)
         if entry.vector is not None:
             self._semantic.put(slot, entry.vector)
@@ -170,7 +171,8 @@ class ScopeIndex:
         """
         found = np.zeros(len(self._keys))
         most = 0.0
-        for names in asked_by(query, +self._languages):
+        dates = [(date,) for date in dates_asked_by(query)]
+        for names in asked_by(query, +self._languages) + dates:
             best = np.zeros(len(self._keys))
             rarity = self._lexical.rarity(names)
             slots, scores = self._lexical.scores(names)

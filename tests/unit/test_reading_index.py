@@ -44,6 +44,25 @@ def test_neighbours_of_one_that_was_dropped_stand_beside_each_other() -> None:
     assert found(index, "instrument", None, Mode.TEXT) == ["turn 0", "turn 2", "turn 3"]
 
 
+def test_the_words_of_one_that_was_dropped_help_to_find_nothing() -> None:
+    index = talk()
+    index.put(entry("far", "My instrument is out of tune."))
+
+    index.drop("turn 0")
+
+    assert found(index, "instrument", None, Mode.TEXT) == ["far"]
+
+
+def test_clearing_away_what_was_dropped_leaves_neighbours_as_they_are() -> None:
+    index = talk()
+    before = index.search("instrument", None, Mode.TEXT, 10)
+    for _ in range(200):
+        index.put(entry("passing", "A word in passing.", thread="talk", place=9))
+    index.drop("passing")
+
+    assert found(index, "instrument", None, Mode.TEXT) == [hit.key for hit in before]
+
+
 def test_meaning_is_found_beside_too_but_only_where_there_is_a_vector() -> None:
     index = ScopeIndex()
     for place, vector in enumerate((NORTH, EAST, None, NORTH, UP, UP)):
