@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from itertools import count
 from typing import Any
 
+from pymongo.errors import AutoReconnect
+
 from consumers.wiring import Installation, wire
 from pipeline.embedding.ports import Purpose, Refused, StoredVector, content_hash
 from pipeline.filters import Condition
@@ -31,7 +33,7 @@ _NAMES = count()
 
 
 class CountedReads(MongoRecordReads):
-    """Counts what is read, and sees no change while it is blind."""
+    """Counts what is read; sees no change while it is blind, and nothing while it is down."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -39,14 +41,17 @@ class CountedReads(MongoRecordReads):
         self.changes = 0
         self.taken: list[int] = []
         self.is_blind = False
+        self.is_down = False
 
     async def all_of(self, scope: ReadScope, kinds: Sequence[RecordKind]) -> AsyncIterator[Record]:
         self.whole += 1
+        self._answers()
         async for record in super().all_of(scope, kinds):
             yield record
 
     async def changed(self, scope: ReadScope, since_ms: int) -> dict[str, Version]:
         self.changes += 1
+        self._answers()
         return {} if self.is_blind else await super().changed(scope, since_ms)
 
     async def of_ids(
@@ -58,6 +63,10 @@ class CountedReads(MongoRecordReads):
     ) -> list[Record]:
         self.taken.append(len(ids))
         return await super().of_ids(ids, scope, kinds, condition)
+
+    def _answers(self) -> None:
+        if self.is_down:
+            raise AutoReconnect
 
 
 class World:
