@@ -280,6 +280,33 @@ async def test_a_filter_leaves_what_passes_it_and_nothing_else(world: World, mod
         assert sorted(found) == [f"mark {number}" for number in sorted(passing)], sent
 
 
+@pytest.mark.parametrize("mode", MODES)
+async def test_what_does_not_pass_a_filter_is_never_scored(world: World, mode: Mode) -> None:
+    for number in range(12):
+        await world.save(f"mark {number}", metadata={"n": number})
+    await world.embed()
+    wanted = Wanted(filter=filters.parse({"metadata.n": 0}, None))
+    await world.find("mark", mode)
+    await world.find("mark", mode)
+    world.reads.taken.clear()
+
+    assert await world.find("mark 1 2 3", mode, limit=1, wanted=wanted) == ["mark 0"]
+    assert world.reads.taken == [1]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_whose_a_memory_is_is_decided_by_the_last_query(
+    db: Database, world: World, mode: Mode
+) -> None:
+    await plant(world)
+    assert BOATS[0] in await world.find("moored in Lagos", mode)
+    world.reads.is_blind = True
+
+    await db["records"].update_many({}, {"$set": {"scope.owner": "bo"}})
+
+    assert await world.find("moored in Lagos", mode) == []
+
+
 async def test_of_several_contents_of_a_record_those_that_pass_are_found(world: World) -> None:
     for tier in ("gold", "silver"):
         await world.save(f"mark {tier}", label="same", metadata={"tier": tier}, upsert=False)
