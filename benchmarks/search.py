@@ -109,7 +109,7 @@ def _texts(random: np.random.Generator, count: int, words: int) -> list[str]:
     shares = 1 / np.arange(1, WORDS + 1)
     vocabulary = [_word(number) for number in range(WORDS)]
     drawn = random.choice(WORDS, (count, words), p=shares / shares.sum())
-    return [" ".join(vocabulary[word] for word in text) for text in drawn]
+    return [" ".join(vocabulary[int(word)] for word in text) for text in drawn]
 
 
 def _word(number: int) -> str:
