@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from benchmarks import cpu, extraction, http, latency, recall, record, soak
+from benchmarks import cpu, extraction, http, latency, recall, record, search, soak
 from benchmarks.figures import Figure
 from benchmarks.locomo import Conversation, conversations_of
 from cli.environment import AsJson, configured
@@ -20,13 +20,14 @@ from pipeline.logs import configure_logs
 
 PATIENCE: Final = timedelta(minutes=2)
 RECALL: Final = "recall"
-Name = Literal["record", "http", "extraction", "cpu", "latency", "soak", "recall"]
+Name = Literal["record", "http", "extraction", "cpu", "latency", "search", "soak", "recall"]
 _BENCHMARKS: Final[dict[Name, Any]] = {
     "record": record,
     "http": http,
     "extraction": extraction,
     "cpu": cpu,
     "latency": latency,
+    "search": search,
     "soak": soak,
 }
 
@@ -55,6 +56,8 @@ def bench(
     cpu: our CPU time a snapshot, beside the same commands sent bare.
 
     latency: from the last turn of a full snapshot to its records, less the model's time.
+
+    search: a hybrid search in memory, beside a bare product and bm25s over the same.
 
     soak: what memory and open files grow by over 100,000 events; it takes half an hour.
 

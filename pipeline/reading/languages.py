@@ -1,8 +1,9 @@
 """Languages: which one a text is in, and what a word of it comes down to."""
 
+import itertools
 import threading
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -16,22 +17,23 @@ DEFAULT: Final = "english"
 _lists: Any = bm25s.stopwords
 _stemming: Any = Stemmer
 
-_TELLING: Final[Mapping[str, frozenset[str]]] = {
-    language: frozenset(words)
-    for language, words in (
-        (DEFAULT, _lists.STOPWORDS_EN_PLUS),
-        ("german", _lists.STOPWORDS_GERMAN),
-        ("french", _lists.STOPWORDS_FRENCH),
-        ("spanish", _lists.STOPWORDS_SPANISH),
-        ("portuguese", _lists.STOPWORDS_PORTUGUESE),
-        ("italian", _lists.STOPWORDS_ITALIAN),
-        ("dutch", _lists.STOPWORDS_DUTCH),
-        ("swedish", _lists.STOPWORDS_SWEDISH),
-        ("danish", _lists.STOPWORDS_DANISH),
-        ("norwegian", _lists.STOPWORDS_NORWEGIAN),
-        ("turkish", _lists.STOPWORDS_TURKISH),
-    )
+_FUNCTION_WORDS: Final[Mapping[str, Iterable[str]]] = {
+    DEFAULT: _lists.STOPWORDS_EN_PLUS,
+    "german": _lists.STOPWORDS_GERMAN,
+    "french": _lists.STOPWORDS_FRENCH,
+    "spanish": _lists.STOPWORDS_SPANISH,
+    "portuguese": _lists.STOPWORDS_PORTUGUESE,
+    "italian": _lists.STOPWORDS_ITALIAN,
+    "dutch": _lists.STOPWORDS_DUTCH,
+    "swedish": _lists.STOPWORDS_SWEDISH,
+    "danish": _lists.STOPWORDS_DANISH,
+    "norwegian": _lists.STOPWORDS_NORWEGIAN,
+    "turkish": _lists.STOPWORDS_TURKISH,
 }
+_TOLD_BY: Final[defaultdict[str, list[str]]] = defaultdict(list)
+for _language, _words in _FUNCTION_WORDS.items():
+    for _word in set(_words):
+        _TOLD_BY[_word].append(_language)
 _OF_SCRIPT: Final = {
     "CYRILLIC": "russian",
     "GREEK": "greek",
@@ -62,10 +64,8 @@ def language_of(words: Iterable[str]) -> str:
     Args:
         words: Its words in lower case, with their accents.
     """
-    hits = Counter(
-        language for word in words for language, telling in _TELLING.items() if word in telling
-    )
-    best = max(_TELLING, key=lambda language: hits[language])
+    hits = Counter(itertools.chain.from_iterable(_TOLD_BY.get(word, ()) for word in words))
+    best = max(_FUNCTION_WORDS, key=lambda language: hits[language])
     return best if hits[best] > 1 else DEFAULT
 
 

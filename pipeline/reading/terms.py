@@ -91,6 +91,9 @@ def _pieces(text: str) -> Iterator[tuple[str, _Sort]]:
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     for written in _WRITTEN.finditer(folded):
         whole = written.group()
+        if whole.isascii() and whole.isalpha():  # Most are; the rest takes longer.
+            yield whole[:_LONGEST], _Sort.WORD
+            continue
         parts = 0
         has_unspaced = False
         for part in _PART.finditer(whole):

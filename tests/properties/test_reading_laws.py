@@ -8,7 +8,7 @@ from typing import Any, Final
 import bm25s
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pipeline.reading.dating import terms_of_date
@@ -41,6 +41,7 @@ entries = st.builds(
 )
 changes = st.lists(entries | st.sampled_from(KEYS), min_size=8, max_size=40) | st.just([])
 modes = st.sampled_from(Mode)
+unhurried = settings(deadline=None)  # A busy machine breaks no law.
 
 
 def held_after(changes: Sequence[Entry | str], index: ScopeIndex) -> dict[str, Entry]:
@@ -82,6 +83,7 @@ def by_bm25s(query: str, held: Sequence[Entry]) -> dict[str, float]:
     return {entry.key: float(score) for entry, score in zip(held, scores, strict=True) if score > 0}
 
 
+@unhurried
 @given(changes, texts, st.booleans())
 def test_words_score_as_bm25_has_it_over_what_is_left(
     changes: list[Entry | str], query: str, is_churned: bool
@@ -103,6 +105,7 @@ def test_words_score_as_bm25_has_it_over_what_is_left(
     )
 
 
+@unhurried
 @given(changes, texts, vectors, modes, st.randoms())
 def test_what_came_before_and_in_which_order_makes_no_difference(
     changes: list[Entry | str],
@@ -127,6 +130,7 @@ def test_what_came_before_and_in_which_order_makes_no_difference(
     ]
 
 
+@unhurried
 @given(changes, texts, vectors, modes, st.sampled_from(KEYS))
 def test_what_was_dropped_is_found_in_no_way(
     changes: list[Entry | str], query: str, vector: Vector, mode: Mode, dropped: str
@@ -139,6 +143,7 @@ def test_what_was_dropped_is_found_in_no_way(
     assert dropped not in {hit.key for hit in index.search(query, vector, mode, len(KEYS))}
 
 
+@unhurried
 @given(changes, texts, vectors, modes, st.sets(st.sampled_from([*KEYS, "unknown"])))
 def test_a_filter_only_narrows(
     changes: list[Entry | str], query: str, vector: Vector, mode: Mode, among: set[str]
@@ -152,6 +157,7 @@ def test_a_filter_only_narrows(
     assert set(narrowed) == set(everything) & among
 
 
+@unhurried
 @given(changes, texts, vectors, modes)
 def test_best_comes_first_and_of_equals_the_newest(
     changes: list[Entry | str], query: str, vector: Vector, mode: Mode
@@ -168,6 +174,7 @@ def test_best_comes_first_and_of_equals_the_newest(
             assert held[better.key].said_at >= held[worse.key].said_at
 
 
+@unhurried
 @given(changes, texts, vectors)
 def test_both_finds_what_either_finds(
     changes: list[Entry | str], query: str, vector: Vector
@@ -181,6 +188,7 @@ def test_both_finds_what_either_finds(
     assert found(Mode.HYBRID) == found(Mode.TEXT) | found(Mode.SEMANTIC)
 
 
+@unhurried
 @given(st.permutations(range(6)), st.permutations(range(6)), st.floats(0.1, 1), st.floats(0.1, 1))
 def test_the_order_of_the_arms_makes_no_difference(
     one: list[int], other: list[int], weight: float, other_weight: float

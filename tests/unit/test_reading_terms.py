@@ -100,5 +100,10 @@ def test_what_has_no_words_has_no_terms_or_harmless_ones(text: str) -> None:
     assert index.search("words", None, Mode.TEXT, 1) == []
 
 
-def test_a_text_without_end_makes_no_term_without_end() -> None:
-    assert max(map(len, terms_of("a1" * 100_000).terms)) <= 100
+@pytest.mark.parametrize("text", ["a" * 100_000, "ä" * 100_000, "1" * 100_000, "a1" * 100_000])
+def test_a_text_without_end_makes_no_term_without_end(text: str) -> None:
+    assert max(map(len, terms_of(text).terms)) <= 100
+
+
+def test_an_accent_hides_no_ending_in_english() -> None:
+    assert terms_of("two résumés").terms == terms_of("two resumes").terms
