@@ -21,6 +21,7 @@ from pipeline.embedding.choosing import embedder_from, named
 from pipeline.embedding.cleaning import Cleaner
 from pipeline.embedding.filling import Filler
 from pipeline.embedding.ports import Embedder
+from pipeline.embedding.reembedding import Reembedder
 from pipeline.embedding.step import EmbeddingStep, PendingEmbeddings
 from pipeline.extracting import ExtractionStep
 from pipeline.extractors import ProjectExtractors, Target, Targets
@@ -57,7 +58,7 @@ from pipeline.stores.switches import MongoBreakers, MongoGuards
 from pipeline.stores.tombstones import MongoTombstones
 from pipeline.stores.turn_reads import MongoTurnReads
 from pipeline.stores.turns import MongoTurns
-from pipeline.stores.vectors import MongoActiveModel, MongoVectors
+from pipeline.stores.vectors import MongoActiveModel, MongoReembeddings, MongoVectors
 from producers.publishing import KafkaPublisher
 from producers.recording import Recorder
 from producers.waker import OpenTurnsSweep, Sweep, UnsettledSnapshotsSweep, Waker
@@ -516,6 +517,21 @@ def embedding_step(parts: Installation, embedder: Embedder) -> EmbeddingStep:
         tiers=retry_tiers(parts.settings, Stage.EMBEDDING),
         age_cap=parts.settings.retry.age_cap,
         metrics=parts.metrics,
+    )
+
+
+def reembedder(parts: Installation, embedder: Embedder) -> Reembedder:
+    """Return what goes over to the vectors of an embedder."""
+    settings = parts.settings.embedding
+    return Reembedder(
+        ledger=parts.embeddings,
+        vectors=parts.vectors,
+        filler=filler(parts, embedder),
+        cleaner=parts.cleaner,
+        active=parts.active_model,
+        reembeddings=MongoReembeddings(parts.database),
+        page=settings.batch,
+        late=settings.timeout,
     )
 
 

@@ -1,6 +1,7 @@
 """What became of a record's embedding: kept with the record, and the ledger of that stage."""
 
 from enum import StrEnum
+from typing import Literal
 
 from schemas.base import Frozen
 from schemas.failure import Attempt
@@ -49,3 +50,14 @@ class Embedding(Frozen):
     attempts: tuple[Attempt, ...] = ()
     """The failed ones since it became pending."""
     first_failed_ms: int | None = None
+
+
+class Reembedding(Frozen):
+    """How far the way to the vectors of another model is."""
+
+    model: str
+    phase: Literal["building", "switched"] = "building"
+    """`building`: beside the vectors that are searched; `switched`: they are searched, and what
+    others did meanwhile is made up for."""
+    cursor: str = ""
+    """The last record of the pass that is done with."""

