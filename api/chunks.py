@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from pipeline.retrieving import Memory
+from pipeline.reading.memories import Memory
 from schemas.memory import (
     CustomContent,
     EpisodicContent,
@@ -87,7 +87,17 @@ def _provenance(memory: Memory) -> Json:
         "agent_id": memory.run.agents[-1] if memory.run.agents else None,
         "origin": memory.run.source or "extraction",
         "times_said": memory.times,
+        **_ending(memory),
     }
+
+
+def _ending(memory: Memory) -> Json:
+    """Return how what is not current stands."""
+    run = memory.run
+    if run.state is RunState.CURRENT:
+        return {}
+    closed_at = None if run.closed_at is None else run.closed_at.isoformat()
+    return {"state": run.state.value, "closed_at": closed_at}
 
 
 def _fields(memory: Memory) -> Json:

@@ -11,10 +11,11 @@ from pydantic import Field
 from api.naming import Named
 from api.parts import Call, Called, Storing
 from api.texts import Said, Sent
-from pipeline.custom import matches, tags_of
+from pipeline.custom import tags_of
 from pipeline.errors import UnknownTypeError, UnsupportedError
-from pipeline.offloading import aside
-from pipeline.retrieving import Memory, memories_of, rank
+from pipeline.reading.index import Mode
+from pipeline.reading.memories import Memory
+from pipeline.reading.wanted import Wanted
 from pipeline.saving import Author, Draft
 from schemas.identity import ReadScope, Scope, Visibility
 from schemas.memory import SAVED_CHARACTERS, CustomContent, CustomKind
@@ -80,18 +81,16 @@ def router() -> APIRouter:
             user_id=scope.owner,
             visibility=scope.visibility,
         )
-        records = call.parts.records.of_scope(own, kinds=[CustomKind.CUSTOM])
-        found: list[Memory] = []
-        async for record in records:
-            for memory in memories_of([record]):
-                content = memory.run.content
-                if not isinstance(content, CustomContent) or content.type != declared.name:
-                    continue
-                if matches(content, wanted):
-                    found.append(memory)
-        texts = (memory.text for memory in found)
-        ranked = await aside(texts, lambda: rank(body.query, found))
-        results = [_result(memory) for memory in ranked[: body.top_k]]
+        searcher = call.parts.searcher
+        found = await searcher.memories(
+            own,
+            [CustomKind.CUSTOM],
+            await searcher.understood(body.query, {Mode.HYBRID}),
+            mode=Mode.HYBRID,
+            limit=body.top_k,
+            wanted=Wanted(type=declared.name, type_tags=wanted),
+        )
+        results = [_result(hit.item) for hit in found.hits]
         return {"results": results, "count": len(results)}
 
     return routes

@@ -10,7 +10,7 @@ from api.naming import Caller, Named, refused
 from api.parts import Call, Called, Storing
 from api.texts import Said
 from pipeline.errors import UnknownMemoryError
-from pipeline.retrieving import Memory, memories_of
+from pipeline.reading.memories import Memory, memories_of
 from pipeline.saving import Author, Draft
 from schemas.identity import Visibility
 from schemas.memory import (

@@ -15,12 +15,13 @@ from pipeline.forgetting import Forgetter
 from pipeline.metrics import Metrics
 from pipeline.ports import Records
 from pipeline.quotas import Quota
+from pipeline.reading.reranking import Reranker
+from pipeline.reading.searching import Searcher
 from pipeline.recording import rule_of
 from pipeline.saving import Saver
 from pipeline.signing_in import Logins
 from pipeline.stores.executions import MongoExecutions
 from pipeline.stores.projects import MongoProjects
-from pipeline.stores.turns import MongoTurns
 from producers.recording import Recorder
 from schemas.identity import Name
 
@@ -35,7 +36,9 @@ class Parts:
     saver: Saver
     forgetter: Forgetter
     records: Records
-    turns: MongoTurns
+    searcher: Searcher
+    reranker: Reranker | None
+    """None where none is configured."""
     executions: MongoExecutions
     projects: MongoProjects
     logins: Logins

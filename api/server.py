@@ -5,7 +5,7 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from ipaddress import ip_address
 from typing import Final
@@ -20,12 +20,14 @@ from api.access import Gatekeeper, rate_of
 from api.app import application
 from api.hosts import OwnHost
 from api.parts import Parts
-from consumers.wiring import Installation, recorder
+from consumers.wiring import Installation, recorder, searcher
 from pipeline.access import HASHING_PURPOSE, Secrets
 from pipeline.access_tokens import SIGNING_PURPOSE, Tokens
 from pipeline.errors import ConfigurationError
 from pipeline.quotas import Quota
 from pipeline.rates import Buckets
+from pipeline.reading.reranking import reranker_from
+from pipeline.reading.searching import Searcher
 from pipeline.saving import Saver
 from pipeline.settings import HttpSettings
 from pipeline.signing_in import Authenticator, Logins
@@ -135,9 +137,20 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def http_app(parts: Installation) -> AsyncGenerator[HttpApp]:
-    """Yield the HTTP server of an installation, ready to be started."""
-    async with recorder(parts) as recording:
+async def http_app(
+    parts: Installation, *, searching: Searcher | None = None
+) -> AsyncGenerator[HttpApp]:
+    """Yield the HTTP server of an installation, ready to be started.
+
+    Args:
+        parts: What it works with.
+        searching: What searches; by default as the settings say.
+    """
+    async with recorder(parts) as recording, AsyncExitStack() as opened:
+        searches = searching or await opened.enter_async_context(searcher(parts))
+        reranker = reranker_from(parts.settings.rerank)
+        if reranker is not None:
+            opened.push_async_callback(reranker.aclose)
 
         async def ping() -> None:
             with timeout(PING_TIMEOUT.total_seconds()):
@@ -161,7 +174,8 @@ async def http_app(parts: Installation) -> AsyncGenerator[HttpApp]:
             ),
             forgetter=parts.forgetter,
             records=parts.records,
-            turns=parts.turns,
+            searcher=searches,
+            reranker=reranker,
             executions=MongoExecutions(parts.database, parts.ids),
             projects=parts.projects,
             logins=_logins(parts),

@@ -23,10 +23,11 @@ COMMANDS: Final = {
     "topics": ("checking", "The Kafka topics."),
     "indexes": ("checking", "The MongoDB indexes."),
     "audit": ("checking", "Check the laws on every session and slot."),
-    "doctor": ("doctoring", "Look at MongoDB, Kafka and the model; say how to mend what is wrong."),
+    "doctor": ("doctoring", "Look at all that is needed here; say how to mend what is wrong."),
     "status": ("status", "Show what waits, where, since when, and what was set aside."),
     "letters": ("letters", "Dead letters: what failed, why, and putting it right."),
     "replay": ("replay", "Extract again with a better prompt or model."),
+    "reembed": ("reembedding", "Go over to the vectors of another model while readers go on."),
     "resume": ("resuming", "Let go on what a breaker or a mass guard holds back."),
     "bench": ("bench", "Measure a figure beside its yardstick."),
 }

@@ -22,12 +22,24 @@ from cli.running import run
 from cli.system import embedded_system
 from cli.watching import CLOSED, LEGEND, Tally, Watch
 from compose.demo_conversation import demo_truth, demo_turns
-from consumers.wiring import Installation, recorder
+from consumers.wiring import Installation, recorder, searcher
 from pipeline.logs import configure_logs
-from pipeline.retrieving import context_block, memories_of, rank, text_of
+from pipeline.reading.contexts import (
+    RESERVE_TOKENS,
+    Piece,
+    Style,
+    selected,
+    texts_of,
+    together,
+    written,
+)
+from pipeline.reading.index import Mode
+from pipeline.reading.memories import memories_of, text_of
+from pipeline.reading.searching import Searcher
 from pipeline.tokens import count
 from producers.importing import ImportReport, import_transcript
 from schemas.identity import DEFAULT_PROJECT, ReadScope
+from schemas.memory import Kind
 from schemas.turn import Role
 
 LOOK_SECONDS: Final = 0.25
@@ -35,6 +47,7 @@ STALLED_SECONDS: Final = 120.0
 """Without any change for so long, the demo ends and says what it waits for."""
 CONTEXT_TOKENS: Final = 120
 """Less than all that is remembered takes, so that one sees what ranking does."""
+CONTEXT_MEMORIES: Final = 50
 _FINISHED: Final = "finished"
 _TRANSCRIPT: Final = "transcript.jsonl"
 
@@ -185,36 +198,55 @@ async def _asked(parts: Installation) -> dict[str, str]:
     return last | asked
 
 
+async def _context(question: str, user: str, searching: Searcher) -> tuple[int, str]:
+    """Return the context of a question, with how many memories are in it."""
+    found = await searching.memories(
+        ReadScope(project_id=DEFAULT_PROJECT, user_id=user),
+        tuple(Kind),
+        await searching.understood(question, {Mode.HYBRID}),
+        mode=Mode.HYBRID,
+        limit=CONTEXT_MEMORIES,
+    )
+    pieces = [
+        Piece(source=hit.item.kind, text=hit.item.text, said_at=hit.item.last_said)
+        for hit in found.hits
+    ]
+    chosen = selected(together([pieces]), Style.JINJA2, CONTEXT_TOKENS + RESERVE_TOKENS, count)
+    return len(chosen), "".join(texts_of(written(chosen, Style.JINJA2)))
+
+
 async def _show(parts: Installation, questions: dict[str, str], output: Output) -> None:
-    for user, question in questions.items():
-        records = [
-            record
-            async for record in parts.records.of_scope(
-                ReadScope(project_id=DEFAULT_PROJECT, user_id=user)
-            )
-        ]
-        memories = memories_of(records)
-        output.say()
-        output.say(f"What {user}'s memory holds ({len(memories)} current):")
-        for memory in sorted(memories, key=lambda one: (one.kind, one.since)):
-            times = f" (said {memory.times} times)" if memory.times > 1 else ""
-            output.say(f"  [{memory.kind}] {memory.text}{times}")
-        for record in records:
-            for one in record.runs:
-                if one.state in CLOSED:
-                    output.say(f"  [{record.kind}, {CLOSED[one.state]}] {text_of(one.content)}")
-        block = context_block(
-            rank(question, memories),
-            budget_tokens=CONTEXT_TOKENS,
-            count_tokens=lambda text: count((text,)),
+    async with searcher(parts) as searching:
+        for user, question in questions.items():
+            await _show_one(parts, user, question, searching, output)
+
+
+async def _show_one(
+    parts: Installation, user: str, question: str, searching: Searcher, output: Output
+) -> None:
+    records = [
+        record
+        async for record in parts.records.of_scope(
+            ReadScope(project_id=DEFAULT_PROJECT, user_id=user)
         )
-        lines = block.splitlines()
-        fitted = max(0, len(lines) - len(("opening", "closing")))
-        output.say(
-            f"Context for {question!r}: the {fitted} of {len(memories)} that rank best and fit"
-            f" {CONTEXT_TOKENS} tokens"
-        )
-        output.say("\n".join(f"  {line}" for line in lines) or "  (none)")
+    ]
+    memories = memories_of(records)
+    output.say()
+    output.say(f"What {user}'s memory holds ({len(memories)} current):")
+    for memory in sorted(memories, key=lambda one: (one.kind, one.since)):
+        times = f" (said {memory.times} times)" if memory.times > 1 else ""
+        output.say(f"  [{memory.kind}] {memory.text}{times}")
+    for record in records:
+        for one in record.runs:
+            if one.state in CLOSED:
+                output.say(f"  [{record.kind}, {CLOSED[one.state]}] {text_of(one.content)}")
+    chosen, block = await _context(question, user, searching)
+    output.say(
+        f"Context for {question!r}: the {chosen} of {len(memories)} that rank best and fit"
+        f" {CONTEXT_TOKENS} tokens"
+    )
+    lines = block.splitlines()
+    output.say("\n".join(f"  {line}" for line in lines) or "  (none)")
 
 
 def _end(tally: Tally, seconds: float, error: str | None, output: Output) -> None:

@@ -15,6 +15,8 @@ from cli.failing import MISADDRESSED, message_of, refusal
 from cli.output import Output, counted
 from cli.running import run
 from consumers.deadlines import deadline_problems
+from pipeline.embedding.checking import mending, not_active, probed
+from pipeline.embedding.choosing import embedder_from, model_name
 from pipeline.errors import BrokerUnavailableError, ConfigurationError
 from pipeline.failures import action
 from pipeline.models.choosing import model_from
@@ -22,6 +24,7 @@ from pipeline.reasons import remedy
 from pipeline.settings import LLMSettings, Settings
 from pipeline.stores.indexes import INDEXES
 from pipeline.stores.mongo import SERVER_NOW_MS, Database, connect, database
+from pipeline.stores.vectors import MongoActiveModel
 from producers.topics import check_topics
 
 
@@ -44,7 +47,7 @@ def register(application: typer.Typer) -> None:
 
 
 def doctor(*, data_dir: DataDir = DATA_DIR, as_json: AsJson = False) -> None:
-    """Look at MongoDB, Kafka and the model; say what is wrong and how to mend it."""
+    """Look at MongoDB, Kafka, the model and the embedder; say what is wrong and how to mend it."""
     run(_doctor(settings_for(data_dir), data_dir, Output(as_json=as_json)))
 
 
@@ -55,6 +58,7 @@ async def findings_of(settings: Settings, data_dir: Path) -> list[Finding]:
         # Not beside them: the vendor's library blocks while it is imported, for longer than they
         # may take on a machine that is busy, and both would be called silent.
         await _model(settings),
+        await _embedder(settings),
         _deadlines(settings),
     ]
 
@@ -95,7 +99,8 @@ async def _mongo_answers(settings: Settings, data_dir: Path) -> list[str]:
     try:
         # First of all, since each of the commands that follow would wait as long for a server.
         await client.admin.command("ping")
-        return await _mongo_problems(database(client, settings.mongo))
+        db = database(client, settings.mongo)
+        return [*await _mongo_problems(db), *await _embedding_problems(db, settings)]
     except MISADDRESSED as error:
         return [message_of(error)]
     except OperationFailure as error:
@@ -180,6 +185,48 @@ async def _model(settings: Settings) -> Finding:
     name = f"Model {llm.model or '(not named)'} at {llm.base_url or llm.provider}"
     problem = await _model_problem(llm)
     return Finding(name=name, is_well=problem is None, detail=problem or _ANSWERS)
+
+
+async def _embedder(settings: Settings) -> Finding:
+    """Ask for one vector, which tells its dimension too."""
+    embedding = settings.embedding
+    if embedding.provider == "none":
+        return Finding(
+            name="Embedder",
+            is_well=True,
+            detail=(
+                "none is configured: `up` and `demo` use multilingual-e5-small, which is installed"
+                " with Afterturn; elsewhere search goes by words alone until"
+                " AFTERTURN_EMBEDDING__PROVIDER names one"
+            ),
+        )
+    try:
+        embedder = embedder_from(embedding)
+    except ConfigurationError as error:
+        return Finding(name=f"Embedder {embedding.provider}", is_well=False, detail=str(error))
+    try:
+        failure = await probed(embedder)
+    finally:
+        await embedder.aclose()
+    return Finding(
+        name=f"Embedder {embedder.model}",
+        is_well=failure is None,
+        detail=f"it makes vectors of {embedder.dimension} finite numbers"
+        if failure is None
+        else f"{failure.reason} ({failure.failure_class}): {mending(failure)}",
+    )
+
+
+async def _embedding_problems(db: Database, settings: Settings) -> list[str]:
+    """Return whether the vectors there are are those of another model."""
+    active = await MongoActiveModel(db).active()
+    if active is None or settings.embedding.provider == "none":
+        return []
+    try:
+        configured = model_name(settings.embedding)
+    except ConfigurationError:
+        return []  # the embedder's own finding
+    return [] if configured == active else [not_active(active, configured)]
 
 
 async def _model_problem(llm: LLMSettings) -> str | None:

@@ -45,7 +45,7 @@ async def _up(data_dir: Path, output: Output) -> int:
     configure_logs(settings.log_level)
     async with (
         embedded(data_dir, settings, output) as parts,
-        apps_of(parts, (*ROLES, "http")) as apps,
+        apps_of(parts, (*ROLES, "embedding", "http")) as apps,
         health_served(parts, apps) as running,
     ):
         say_who_answers(parts.settings, output)

@@ -19,7 +19,16 @@ from pipeline.failures import action
 from pipeline.reasons import remedy
 from pipeline.settings import Settings
 from producers.topics import check_topics
-from schemas.topics import GROUPS, RETRY_TIERS, SNAPSHOT_READY, TURN_RECORDED, Stage
+from schemas.embedding import EmbeddingState
+from schemas.topics import (
+    GROUPS,
+    RECORD_CHANGED,
+    RETRY_TIERS,
+    SNAPSHOT_READY,
+    TURN_RECORDED,
+    Stage,
+    Topic,
+)
 
 
 def register(application: typer.Typer) -> None:
@@ -37,6 +46,7 @@ async def _status(settings: Settings, data_dir: Path, output: Output) -> int:
         result: dict[str, Any] = {
             "open": await _open(parts),
             "extractions": await _extractions(parts),
+            "embeddings": await _embeddings(parts),
             "letters": await _letters(parts),
             "held_back": await held_back(parts),
             "unfinished": await _unfinished(parts),
@@ -103,6 +113,28 @@ async def _extractions(parts: Installation) -> dict[str, Any]:
     }
 
 
+async def _embeddings(parts: Installation) -> dict[str, Any]:
+    """Return how many records have which embedding, whose vectors are searched, and what waits."""
+    records = parts.database["records"]
+    reasons: Counter[str] = Counter()
+    failing = {"embedding.state": "pending", "embedding.attempts.0": {"$exists": True}}
+    async for document in records.find(failing, {"embedding.attempts.failure.reason": 1}):
+        reasons[document["embedding"]["attempts"][-1]["failure"]["reason"]] += 1
+    configured = parts.settings.embedding.provider
+    return {
+        "configured": configured,
+        "active": await parts.active_model.active(),
+        **{
+            state.value: await records.count_documents({"embedding.state": state.value})
+            for state in EmbeddingState
+        },
+        "reasons": {
+            reason: {"records": count, "action": remedy(reason)}
+            for reason, count in sorted(reasons.items())
+        },
+    }
+
+
 async def _letters(parts: Installation) -> dict[str, Any]:
     by_reason: Counter[str] = Counter()
     actions: dict[str, str] = {}
@@ -131,13 +163,19 @@ async def _unfinished(parts: Installation) -> dict[str, int]:
 
 async def _lag(settings: Settings) -> dict[str, int] | None:
     """Return by group how many messages are not committed; none where Kafka does not answer."""
-    topics_by_group = {
+    topics_by_group: dict[str, tuple[Topic, ...]] = {
         GROUPS[Stage.SNAPSHOT]: (TURN_RECORDED,),
         GROUPS[Stage.EXTRACTION]: (SNAPSHOT_READY,),
         f"{GROUPS[Stage.EXTRACTION]}.retry": tuple(
             tier.topic for tier in RETRY_TIERS[Stage.EXTRACTION]
         ),
     }
+    if settings.embedding.provider != "none":
+        embedding = GROUPS[Stage.EMBEDDING]
+        topics_by_group[embedding] = (RECORD_CHANGED,)
+        topics_by_group[f"{embedding}.retry"] = tuple(
+            tier.topic for tier in RETRY_TIERS[Stage.EMBEDDING]
+        )
     try:
         return {
             group: sum(lag.messages for lag in await group_lag(settings.kafka, group, topics))
@@ -166,6 +204,7 @@ def _say(result: dict[str, Any], place: str, output: Output) -> None:
         output.say(f"  {topic}: {tier['extractions']}, next due {tier['next_due_at']}")
     for reason, group in extractions["reasons"].items():
         output.say(f"  {group['extractions']} wait because of {reason}: {group['action']}")
+    _say_embeddings(result["embeddings"], output)
     output.say(f"letters      {sum(one['letters'] for one in result['letters'].values())}")
     for reason, group in result["letters"].items():
         output.say(f"  {group['letters']} {reason}: {group['action']}")
@@ -183,3 +222,10 @@ def _say(result: dict[str, Any], place: str, output: Output) -> None:
         output.say("lag          " + ", ".join(f"{n} {g}" for g, n in result["lag"].items()))
     for problem in result["topics"]:
         output.say(f"TOPIC        {problem}")
+
+
+def _say_embeddings(embeddings: dict[str, Any], output: Output) -> None:
+    counts = ", ".join(f"{embeddings[state.value]} {state.value}" for state in EmbeddingState)
+    output.say(f"embedding    {counts}; searched: {embeddings['active'] or 'no vectors yet'}")
+    for reason, group in embeddings["reasons"].items():
+        output.say(f"  {group['records']} wait because of {reason}: {group['action']}")

@@ -16,14 +16,16 @@ from compose.embedded import Services, embedded_services
 from compose.errors import ServiceDiedError
 from compose.offline.server import MODEL as OFFLINE_MODEL
 from compose.offline.server import offline_extractor
-from consumers.apps import extraction_app, snapshot_app
+from consumers.apps import embedding_app, extraction_app, snapshot_app
 from consumers.deadlines import check_deadlines
 from consumers.operating import jobs_app
 from consumers.room import Room
 from consumers.running import Runnable
 from consumers.wiring import (
     Installation,
+    configured_embedder,
     configured_model,
+    embedding_step,
     extraction_step,
     installation,
     isolated,
@@ -32,13 +34,14 @@ from consumers.wiring import (
     snapshot_step,
     waker,
 )
+from pipeline.embedding.checking import check_embedder
 from pipeline.settings import Settings
 from pipeline.stores.indexes import apply_indexes
 from producers.topics import apply_topics
 from producers.waker import Waker
 from schemas.topics import Stage
 
-Role = Literal["waker", "snapshot", "extraction", "jobs", "http"]
+Role = Literal["waker", "snapshot", "extraction", "embedding", "jobs", "http"]
 ROLES: Final[tuple[Role, ...]] = ("waker", "snapshot", "extraction", "jobs")
 """What makes memory of what was said; `http` is how agents say it."""
 
@@ -71,8 +74,9 @@ async def apps_of(parts: Installation, roles: Sequence[Role]) -> AsyncGenerator[
     """Yield what runs the roles, ready to be started.
 
     Raises:
-        ConfigurationError: Deadlines contradict each other, or extraction is among the roles and no
-            model is configured.
+        ConfigurationError: Deadlines contradict each other; or extraction is among the roles and no
+            model is configured; or embedding is, and no embedder, or one that makes no vectors of
+            the dimension that is configured.
     """
     check_deadlines(parts.settings)
     room = Room()
@@ -96,6 +100,21 @@ async def apps_of(parts: Installation, roles: Sequence[Role]) -> AsyncGenerator[
                     parts.settings,
                     isolated(parts, extracting, Stage.EXTRACTION, room),
                     tiers=retry_tiers(parts.settings, Stage.EXTRACTION),
+                    server_time=parts.server_time,
+                    metrics=parts.metrics,
+                )
+            )
+        if "embedding" in roles:
+            embedder = await stack.enter_async_context(
+                configured_embedder(parts.settings.embedding, parts.metrics)
+            )
+            await check_embedder(embedder, parts.active_model)
+            embedding = isolated(parts, embedding_step(parts, embedder), Stage.EMBEDDING, room)
+            apps.append(
+                embedding_app(
+                    parts.settings,
+                    embedding,
+                    tiers=retry_tiers(parts.settings, Stage.EMBEDDING),
                     server_time=parts.server_time,
                     metrics=parts.metrics,
                 )
@@ -130,6 +149,7 @@ async def embedded(
         if settings.llm.provider is None:
             url = await stack.enter_async_context(offline_extractor())
             settings = with_offline_extractor(settings, url)
+        settings = with_local_embedder(settings)
         await apply_topics(settings.kafka)
         parts = await stack.enter_async_context(installation(settings))
         await apply_indexes(parts.database)
@@ -173,7 +193,10 @@ async def embedded_system(
     data_dir: Path, settings: Settings, output: Output
 ) -> AsyncGenerator[Installation]:
     """Run the whole system in this process on embedded services."""
-    async with embedded(data_dir, settings, output) as parts, apps_of(parts, ROLES) as apps:
+    async with (
+        embedded(data_dir, settings, output) as parts,
+        apps_of(parts, (*ROLES, "embedding")) as apps,
+    ):
         say_who_answers(parts.settings, output)
         await asyncio.gather(*(app.start() for app in apps))
         try:
@@ -188,6 +211,11 @@ def say_who_answers(settings: Settings, output: Output) -> None:
         output.say(
             "No model is configured: the offline extractor answers. It picks sentences by"
             " rules and is no language model."
+        )
+    if settings.embedding.provider == "local":
+        output.say(
+            "Vectors are made on this machine by multilingual-e5-small, which is installed with"
+            " Afterturn and asks nobody."
         )
 
 
@@ -216,3 +244,11 @@ def with_offline_extractor(settings: Settings, url: str) -> Settings:
         }
     )
     return settings.model_copy(update={"llm": llm})
+
+
+def with_local_embedder(settings: Settings) -> Settings:
+    """Return settings under which the model that is installed with us makes vectors, if none is."""
+    if settings.embedding.provider != "none":
+        return settings
+    embedding = settings.embedding.model_copy(update={"provider": "local"})
+    return settings.model_copy(update={"embedding": embedding})

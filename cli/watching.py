@@ -6,7 +6,7 @@ from typing import Final
 
 from cli.output import Output, counted
 from consumers.wiring import Installation
-from pipeline.retrieving import text_of
+from pipeline.reading.memories import text_of
 from schemas.extraction import PartState
 from schemas.identity import DEFAULT_PROJECT, ReadScope
 from schemas.record import RunState

@@ -32,6 +32,7 @@ from pipeline.settings import KafkaSettings, Settings
 from producers.topics import check_topics
 from schemas.topics import (
     GROUPS,
+    RECORD_CHANGED,
     SNAPSHOT_READY,
     SNAPSHOT_REPLAY,
     TOPICS,
@@ -318,6 +319,47 @@ def extraction_app(
             ),
             retry_subscription(
                 "extraction.retry",
+                group=group,
+                step=step,
+                tiers=tiers,
+                server_time=server_time,
+                concurrency=concurrency,
+                isolation=step,
+            ),
+        ],
+        metrics,
+        topics=TOPICS,
+    )
+
+
+def embedding_app(
+    settings: Settings,
+    step: Isolation,
+    *,
+    tiers: Sequence[RetryTier],
+    server_time: ServerTime,
+    metrics: Metrics = NO_METRICS,
+) -> ConsumerApp:
+    """Return what embeds records: changed ones, and from its tiers when due.
+
+    What is told of one record comes one by one; those of many are embedded together.
+    """
+    concurrency = STEPS_PER_PERMIT * settings.embedding.batch
+    group = GROUPS[Stage.EMBEDDING]
+    return ConsumerApp(
+        settings.kafka,
+        [
+            Subscription(
+                name="embedding",
+                group=group,
+                topics=(RECORD_CHANGED,),
+                step=step,
+                concurrency=concurrency,
+                is_serial_by_key=True,
+                isolation=step,
+            ),
+            retry_subscription(
+                "embedding.retry",
                 group=group,
                 step=step,
                 tiers=tiers,

@@ -9,8 +9,10 @@ from typing import Final, Literal
 from aiokafka import TopicPartition
 from pymongo.errors import PyMongoError
 
+from pipeline.embedding.choosing import model_name
+from pipeline.embedding.ports import ActiveModel
 from pipeline.errors import BrokerUnavailableError, ConfigurationError
-from pipeline.settings import KafkaSettings, LLMSettings
+from pipeline.settings import EmbeddingSettings, KafkaSettings, LLMSettings
 from pipeline.stores.mongo import Database
 from producers.topics import check_topics
 from schemas.topics import Topic
@@ -125,3 +127,24 @@ def model(settings: LLMSettings) -> Dependency:
         return Condition(state="well", detail="one is configured")
 
     return Dependency(name="model", check=check)
+
+
+def embedder(active_model: ActiveModel, settings: EmbeddingSettings) -> Dependency:
+    """Return the embedder: whether its vectors are those that are searched; nothing is asked."""
+
+    async def check() -> Condition:
+        try:
+            configured, active = model_name(settings), await active_model.active()
+        except ConfigurationError as error:
+            return Condition(state="wrong", detail="none is configured", action=str(error))
+        except PyMongoError as error:
+            return Condition(state="unreachable", detail=type(error).__name__, action="see mongo")
+        if active not in (None, configured):
+            return Condition(
+                state="wrong",
+                detail="the vectors that are searched are those of another model",
+                action="run `./afterturn reembed`, or set AFTERTURN_EMBEDDING__* back",
+            )
+        return Condition(state="well", detail="one is configured")
+
+    return Dependency(name="embedder", check=check)

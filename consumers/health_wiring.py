@@ -69,7 +69,7 @@ def _health(
         dependencies=_dependencies(
             parts,
             unreadable,
-            asks_model=any(each.group == GROUPS[Stage.EXTRACTION] for each in watched),
+            stages={stage for stage in Stage for each in watched if each.group == GROUPS[stage]},
         ),
         exporter=exporter,
         measure=measure,
@@ -81,12 +81,14 @@ def _dependencies(
     parts: Installation,
     unreadable: Callable[[], Collection[TopicPartition]],
     *,
-    asks_model: bool,
+    stages: Collection[Stage],
 ) -> list[Dependency]:
     found = [
         health_readiness.mongo(parts.database),
         health_readiness.kafka(parts.settings.kafka, TOPICS, unreadable=unreadable),
     ]
-    if asks_model:
+    if Stage.EXTRACTION in stages:
         found.append(health_readiness.model(parts.settings.llm))
+    if Stage.EMBEDDING in stages:
+        found.append(health_readiness.embedder(parts.active_model, parts.settings.embedding))
     return found

@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
@@ -16,6 +16,13 @@ from pipeline.breaking import Cooldowns
 from pipeline.clock import SystemClock
 from pipeline.cutting import Cutter, SnapshotStep
 from pipeline.dead_letters import DeadLetters
+from pipeline.embedding.batching import BatchedEmbedder
+from pipeline.embedding.choosing import embedder_from, named
+from pipeline.embedding.cleaning import Cleaner
+from pipeline.embedding.filling import Filler
+from pipeline.embedding.ports import Embedder
+from pipeline.embedding.reembedding import Reembedder
+from pipeline.embedding.step import EmbeddingStep, PendingEmbeddings
 from pipeline.extracting import ExtractionStep
 from pipeline.extractors import ProjectExtractors, Target, Targets
 from pipeline.failed_attempts import FailedAttempts
@@ -30,24 +37,29 @@ from pipeline.models.choosing import model_from
 from pipeline.models.metering import MeteredModel
 from pipeline.models.own import OwnModels, UnaskableModel
 from pipeline.ports import Model, Publisher, ServerTime
+from pipeline.reading.searching import Searcher
 from pipeline.reasons import Reason
 from pipeline.refolding import Folder
 from pipeline.replaying.succession import Succession
-from pipeline.settings import LLMSettings, Settings
+from pipeline.settings import EmbeddingSettings, LLMSettings, Settings
 from pipeline.settling import Settler
 from pipeline.stores.assertions import MongoAssertions
 from pipeline.stores.deliveries import MongoDeliveries
+from pipeline.stores.embeddings import MongoEmbeddingLedger
 from pipeline.stores.extractions import MongoExtractions
 from pipeline.stores.installation import installation_key
 from pipeline.stores.letters import MongoLetters
 from pipeline.stores.mongo import Database, MongoServerTime, connect, database
 from pipeline.stores.projects import MongoProjects
+from pipeline.stores.record_reads import MongoRecordReads
 from pipeline.stores.records import MongoRecords
 from pipeline.stores.sessions import MongoSessions
 from pipeline.stores.snapshots import MongoSnapshots
 from pipeline.stores.switches import MongoBreakers, MongoGuards
 from pipeline.stores.tombstones import MongoTombstones
+from pipeline.stores.turn_reads import MongoTurnReads
 from pipeline.stores.turns import MongoTurns
+from pipeline.stores.vectors import MongoActiveModel, MongoReembeddings, MongoVectors
 from producers.publishing import KafkaPublisher
 from producers.recording import Recorder
 from producers.waker import OpenTurnsSweep, Sweep, UnsettledSnapshotsSweep, Waker
@@ -76,6 +88,10 @@ class Installation:
     extractions: MongoExtractions
     assertions: MongoAssertions
     records: MongoRecords
+    embeddings: MongoEmbeddingLedger
+    vectors: MongoVectors
+    active_model: MongoActiveModel
+    cleaner: Cleaner
     projects: MongoProjects
     letters: MongoLetters
     dead_letters: DeadLetters
@@ -123,6 +139,14 @@ async def wire(
     assertions = MongoAssertions(database)
     records = MongoRecords(database, grace=MARK_GRACE * settings.mongo.timeout)
     turns = MongoTurns(database)
+    embeddings = MongoEmbeddingLedger(database)
+    vectors = MongoVectors(database)
+    cleaner = Cleaner(
+        ledger=embeddings,
+        vectors=vectors,
+        server_time=server_time,
+        new_name=lambda: uuid4().hex,
+    )
     folder = Folder(assertions, records, publisher, clock, metrics)
     dead_letters = DeadLetters(
         letters=letters, publisher=publisher, ids=ids, clock=clock, metrics=metrics
@@ -140,6 +164,10 @@ async def wire(
         extractions=extractions,
         assertions=assertions,
         records=records,
+        embeddings=embeddings,
+        vectors=vectors,
+        active_model=MongoActiveModel(database),
+        cleaner=cleaner,
         projects=MongoProjects(database),
         letters=letters,
         dead_letters=dead_letters,
@@ -151,6 +179,7 @@ async def wire(
             answers=Blanker(
                 extractions=extractions, snapshots=snapshots, turns=turns, folder=folder, ids=ids
             ),
+            vectors=cleaner,
             folder=folder,
             server_time=server_time,
             new_name=lambda: uuid4().hex,
@@ -200,6 +229,30 @@ async def recorder(parts: Installation) -> AsyncGenerator[Recorder]:
         await recording.stop()
 
 
+@asynccontextmanager
+async def searcher(parts: Installation) -> AsyncGenerator[Searcher]:
+    """Yield what searches; it goes by words alone where no embedder is configured.
+
+    Raises:
+        ConfigurationError: Not enough of an embedder is configured.
+    """
+    settings = parts.settings
+    async with AsyncExitStack() as opened:
+        embedder = None
+        if settings.embedding.provider != "none":
+            made = configured_embedder(settings.embedding, metrics=parts.metrics)
+            embedder = await opened.enter_async_context(made)
+        yield Searcher(
+            records=MongoRecordReads(parts.database),
+            turns=MongoTurnReads(parts.database),
+            server_time=parts.server_time,
+            command_timeout=settings.mongo.timeout,
+            embedder=embedder,
+            vectors=MongoVectors(parts.database),
+            active=MongoActiveModel(parts.database),
+        )
+
+
 def waker(parts: Installation) -> Waker:
     """Return what finds lost work of every stage."""
     settings = parts.settings
@@ -233,9 +286,25 @@ def waker(parts: Installation) -> Waker:
                 run=lambda: parts.folder.sweep_unannounced(SWEEP_LIMIT),
             ),
             Sweep(name="forgettings", run=lambda: parts.forgetter.sweep(SWEEP_LIMIT)),
+            *_embedding_sweeps(parts),
         ],
         interval=settings.waker.interval,
     )
+
+
+def _embedding_sweeps(parts: Installation) -> list[Sweep]:
+    """Return none where nothing is embedded: all that is pending would be woken for ever."""
+    if parts.settings.embedding.provider == "none":
+        return []
+    pending = PendingEmbeddings(
+        ledger=parts.embeddings,
+        publisher=parts.publisher,
+        server_time=parts.server_time,
+        clock=parts.clock,
+        lost_after=parts.settings.waker.lost_after,
+        metrics=parts.metrics,
+    )
+    return [Sweep(name="pending_embeddings", run=lambda: pending.sweep(SWEEP_LIMIT))]
 
 
 def snapshot_step(parts: Installation) -> SnapshotStep:
@@ -314,7 +383,6 @@ class ReachedTargets:
 
 def extractors(parts: Installation, targets: Targets) -> ProjectExtractors:
     """Return who extracts for each project."""
-    delays = parts.settings.retry.delays
     share = Share(parts.settings.extraction.permits)
 
     def new_gate(target: Target, version: str) -> Gate:
@@ -325,10 +393,7 @@ def extractors(parts: Installation, targets: Targets) -> ProjectExtractors:
             target=target.name,
             version=version,
             limiter=target.limiter,
-            cooldowns=Cooldowns(
-                passing=(delays["5s"], delays["30s"], delays["2m"]),
-                personal=(delays["2m"], delays["10m"]),
-            ),
+            cooldowns=_cooldowns(parts.settings),
             answer_within=parts.settings.extraction.attempt_deadline,
             share=share if target.is_own else None,
         )
@@ -421,6 +486,72 @@ def extraction_step(
     )
 
 
+def filler(parts: Installation, embedder: Embedder) -> Filler:
+    """Return what gives records the vectors of an embedder."""
+    return Filler(
+        ledger=parts.embeddings,
+        vectors=parts.vectors,
+        embedder=embedder,
+        server_time=parts.server_time,
+        new_name=lambda: uuid4().hex,
+        grace=MARK_GRACE * parts.settings.mongo.timeout,
+    )
+
+
+def embedding_step(parts: Installation, embedder: Embedder) -> EmbeddingStep:
+    """Return the step of the embedding consumers and of their retry tiers."""
+    settings = parts.settings.embedding
+    secret = settings.api_key.get_secret_value() if settings.api_key else ""
+    model, _ = named(settings)
+    return EmbeddingStep(
+        ledger=parts.embeddings,
+        filler=filler(parts, embedder),
+        active=parts.active_model,
+        gate=Gate(
+            breakers=MongoBreakers(parts.database),
+            guards=MongoGuards(parts.database),
+            server_time=parts.server_time,
+            target=f"embedding:{settings.provider}:{model}:{parts.ids.credential(secret)}",
+            version=embedder.model,
+            limiter=Limiter(settings.batch),
+            cooldowns=_cooldowns(parts.settings),
+            answer_within=settings.timeout,
+            stage=Stage.EMBEDDING,
+        ),
+        dead_letters=parts.dead_letters,
+        publisher=parts.publisher,
+        server_time=parts.server_time,
+        clock=parts.clock,
+        new_ticket=lambda: uuid4().hex,
+        tiers=retry_tiers(parts.settings, Stage.EMBEDDING),
+        age_cap=parts.settings.retry.age_cap,
+        metrics=parts.metrics,
+    )
+
+
+def reembedder(parts: Installation, embedder: Embedder) -> Reembedder:
+    """Return what goes over to the vectors of an embedder."""
+    settings = parts.settings.embedding
+    return Reembedder(
+        ledger=parts.embeddings,
+        vectors=parts.vectors,
+        filler=filler(parts, embedder),
+        cleaner=parts.cleaner,
+        active=parts.active_model,
+        reembeddings=MongoReembeddings(parts.database),
+        page=settings.batch,
+        late=settings.timeout,
+    )
+
+
+def _cooldowns(settings: Settings) -> Cooldowns:
+    delays = settings.retry.delays
+    return Cooldowns(
+        passing=(delays["5s"], delays["30s"], delays["2m"]),
+        personal=(delays["2m"], delays["10m"]),
+    )
+
+
 def _metered(parts: Installation, model: Model, provider: Provider | None) -> MeteredModel:
     return MeteredModel(model, provider=provider or "openai_compatible", metrics=parts.metrics)
 
@@ -456,3 +587,20 @@ async def configured_model(settings: LLMSettings) -> AsyncGenerator[InstructedMo
         yield model
     finally:
         await model.aclose()
+
+
+@asynccontextmanager
+async def configured_embedder(
+    settings: EmbeddingSettings, metrics: Metrics = NO_METRICS
+) -> AsyncGenerator[BatchedEmbedder]:
+    """Make the configured embedder; close its connections at the end. Nothing is asked of it yet.
+
+    Raises:
+        ConfigurationError: None is configured, or not enough of it.
+    """
+    quiet_vendor_loggers()
+    embedder = embedder_from(settings, metrics=metrics)
+    try:
+        yield embedder
+    finally:
+        await embedder.aclose()

@@ -1,4 +1,4 @@
-"""The laws I1 to I3 and I8, checked on a live system.
+"""The laws I1 to I3, I8 and I9, checked on a live system.
 
 What is in motion may look broken for a moment, so a finding counts as a violation only if it is
 still there, word for word, each time it is looked at again.
@@ -12,11 +12,14 @@ from typing import Final, Protocol
 
 from pipeline.asserting import said_in
 from pipeline.barring import is_barred, standing
+from pipeline.embedding.ledger import texts_of
+from pipeline.embedding.ports import Embedded
 from pipeline.folding import fold
 from pipeline.ids import OpaqueIds
 from pipeline.judging import judge_answers
 from pipeline.slots import slot_of
 from schemas.assertion import Assertion
+from schemas.embedding import EmbeddingState
 from schemas.extraction import Extraction, Outcome
 from schemas.record import Record
 from schemas.snapshot import Snapshot
@@ -67,6 +70,15 @@ class SessionView:
     """Seqs that are known to be missing."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingView:
+    """A record's embedding and its vectors, as they were read."""
+
+    found: Embedded
+    vectors: dict[str, frozenset[str]]
+    """By model, the content hashes of those that are stored."""
+
+
 class AuditReads(Protocol):
     """What an audit reads; nothing is locked and nothing is written."""
 
@@ -96,6 +108,10 @@ class AuditReads(Protocol):
 
     async def bars(self, slots: Sequence[str]) -> dict[str, Bar]:
         """Return what slots may not hold, of those of which anything was forgotten."""
+        ...
+
+    async def embedding(self, slot: str) -> EmbeddingView | None:
+        """Return how a record is embedded; the vectors are read before the record."""
         ...
 
     async def is_forgetting(self, slot: str) -> bool:
@@ -203,7 +219,10 @@ class Audit:
         }
 
     async def _slot_findings(self, slot: str) -> set[Violation]:
-        """I3: a record is the fold of its assertions. I8: nothing is left of what was forgotten."""
+        """I3: a record is the fold of its assertions. I8: nothing is left of what was forgotten.
+
+        I9: what has no vector is known to be refused.
+        """
         record, assertions = await self._reads.slot(slot)
         if record is None:
             return {Violation(law="I3", where=slot, finding="assertions without a record")}
@@ -215,7 +234,32 @@ class Audit:
         if len(held) < len(assertions) and not await self._reads.is_forgetting(slot):
             finding = f"forgotten assertions are there: {len(assertions) - len(held)}"
             found.add(Violation(law="I8", where=slot, finding=finding))
+        embedding = await self._reads.embedding(slot)
+        if embedding is not None:
+            found |= {
+                Violation(law=law, where=slot, finding=finding)
+                for law, finding in embedding_findings(embedding)
+            }
         return found
+
+
+def embedding_findings(view: EmbeddingView) -> Iterable[tuple[str, str]]:
+    """Yield law and finding of whatever is wrong with the vectors of a record.
+
+    While its embedding is pending they are in motion.
+    """
+    embedding = view.found.embedding
+    if embedding.state is EmbeddingState.PENDING:
+        return
+    texts = texts_of(view.found.record).keys()
+    stored = frozenset[str]().union(*view.vectors.values())
+    if stored - texts:
+        yield "I8", f"vectors of what the record does not say: {len(stored - texts)}"
+    if embedding.state is EmbeddingState.DEAD or embedding.model is None:
+        return
+    wanting = texts - set(embedding.refused) - view.vectors.get(embedding.model, frozenset())
+    if wanting:
+        yield "I9", f"texts without a vector, and not refused: {len(wanting)}"
 
 
 def cut_of(view: SessionView) -> int:

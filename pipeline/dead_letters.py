@@ -22,6 +22,7 @@ from pipeline.sweeping import mend_each
 from schemas.extraction import Extraction
 from schemas.failure import Attempt, Failure, Letter, LetterState
 from schemas.message import IncomingMessage
+from schemas.record import Record
 from schemas.topics import DEAD, Stage
 
 _SENT_BACK: Final = (LetterState.WAITING, LetterState.RESOLVED)
@@ -144,6 +145,39 @@ class DeadLetters:
             created_at=died_at,
             died_at=died_at if redrives else None,
             deaths=redrives + 1,
+        )
+
+    def of_record(
+        self,
+        message: IncomingMessage,
+        record: Record,
+        attempts: Sequence[Attempt],
+        *,
+        ticket: str | None,
+        model: str,
+        is_exhausted: bool,
+    ) -> Letter:
+        """Return the letter of a record that can't be embedded; nothing is stored yet.
+
+        It is the same letter for as long as the same message of the record is the live one.
+        """
+        failure = attempts[-1].failure
+        return Letter(
+            letter_id=self._ids.letter(Stage.EMBEDDING, record.record_id, ticket),
+            stage=Stage.EMBEDDING.value,
+            failure_class=failure.failure_class,
+            reason=failure.reason,
+            disposition="exhausted" if is_exhausted else "content",
+            fingerprint=fingerprint(failure),
+            action=action(failure),
+            attempts=tuple(attempts),
+            original=message.at,
+            key=message.key,
+            value=message.value,
+            headers=message.headers,
+            project_id=record.scope.project_id,
+            model=model,
+            created_at=attempts[-1].failed_at,
         )
 
     async def keep(self, letter: Letter) -> None:

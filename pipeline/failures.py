@@ -307,10 +307,15 @@ _CLASSES_BY_STATUS: Final[dict[int, tuple[FailureClass, Reason]]] = {
 
 _VENDORS: Final = ("openai.", "anthropic.")
 _STATUS_ERRORS: Final = frozenset(
-    {"openai.APIStatusError", "anthropic.APIStatusError", "google.APIError"}
+    {
+        *("openai.APIStatusError", "anthropic.APIStatusError", "google.APIError"),
+        "httpx2.HTTPStatusError",
+    }
 )
 _SERVER_ERROR: Final = 500
-_OURS_FOR_EVERYONE: Final = frozenset({"model", "temperature", "tools", "tool_choice"})
+_OURS_FOR_EVERYONE: Final = frozenset(
+    {"model", "temperature", "tools", "tool_choice", "dimensions", "encoding_format"}
+)
 """Parameters that are the same in every request: refused for one is refused for all."""
 
 
@@ -321,14 +326,16 @@ def _vendor_status(error: BaseException, now: datetime) -> _Verdict | None:
     # Google's `code` is the status; what it says more is in the details of the body.
     is_google = "google.APIError" in names
     details = _google_details(error) if is_google else []
-    status = getattr(error, "code" if is_google else "status_code", None)
+    # httpx's own error has it in the response only.
+    response = getattr(error, "response", None)
+    status = getattr(error, "code", None) if is_google else getattr(response, "status_code", None)
     codes = (
         [detail.get("reason") for detail in details] + _google_quotas(details)
         if is_google
         else [getattr(error, name, None) for name in ("code", "error_code", "type")]
     )
     failure_class, reason = _of_status(status if isinstance(status, int) else 0, codes, error)
-    headers: Any = getattr(getattr(error, "response", None), "headers", {})
+    headers: Any = getattr(response, "headers", {})
     waits = [_retry_after(headers, now), *(_google_delay(detail) for detail in details)]
     return _Verdict(
         failure_class=failure_class,

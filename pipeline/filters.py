@@ -15,6 +15,12 @@ from pydantic import JsonValue
 
 from pipeline.errors import FilterError
 from schemas.project import MetadataType
+from schemas.turn import INT64
+
+Paths = Mapping[str, MetadataType] | Collection[str]
+Scalar = str | int | float | bool
+Condition = dict[str, Any]
+"""A condition of MongoDB."""
 
 DEPTH: Final = 8
 """How deep filters may nest."""
@@ -38,10 +44,10 @@ _TOLD: Final = {
     MetadataType.DATE: "dates in ISO 8601",
 }
 _COMPOSED: Final = ("$and", "$or", "$nor")
+_CONTRARIES: Final = {"$ne": "$eq", "$nin": "$in"}
+_NOTHING: Final[Condition] = {"_id": {"$in": []}}
+"""What nothing meets."""
 _MISSING: Final = object()
-
-Paths = Mapping[str, MetadataType] | Collection[str]
-Scalar = str | int | float | bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +101,61 @@ def matches(found: Filter, fields: Mapping[str, Any]) -> bool:
     return _COMPARISONS[found.operator](value, found.operand)
 
 
+def to_query(found: Filter, place: Callable[[str], str]) -> Condition:
+    """Return a condition of MongoDB that is met by whatever passes a filter.
+
+    It says what `matches` says, but of ranges of dates, which are stored as text in any form of
+    ISO 8601: of these it is met by every text, and `matches` has the last word.
+
+    Args:
+        found: The filter.
+        place: Where a document has what a path names.
+    """
+    return _condition(found, place, is_wanted=True)
+
+
 def own_paths(found: Filter) -> set[str]:
     """Return the paths of callers' own metadata that a filter names."""
     if isinstance(found, Composed):
         return {path for part in found.parts for path in own_paths(part)}
     return {found.path} if found.path.startswith(OWN) else set()
+
+
+def _condition(found: Filter, place: Callable[[str], str], *, is_wanted: bool) -> Condition:
+    """Return the condition of a filter, or of its contrary."""
+    if isinstance(found, Clause):
+        return _clause_condition(found, place(found.path), is_wanted=is_wanted)
+    of_parts = is_wanted is not (found.operator == "$nor")
+    parts = [_condition(part, place, is_wanted=of_parts) for part in found.parts]
+    is_all = is_wanted is (found.operator != "$or")
+    if not parts:
+        return {} if is_all else _NOTHING
+    return {"$and" if is_all else "$or": parts}
+
+
+def _clause_condition(clause: Clause, path: str, *, is_wanted: bool) -> Condition:
+    operator, operand = clause.operator, clause.operand
+    if operator in _CONTRARIES:
+        operator, is_wanted = _CONTRARIES[operator], not is_wanted
+    elif operator == "$exists":
+        operand, is_wanted = True, is_wanted is operand
+    if operator not in _RANGES:
+        compared = list(cast("tuple[Scalar, ...]", operand)) if operator == "$in" else operand
+        conditions: list[Condition] = [{path: {operator: compared}}]
+    elif isinstance(operand, str) and _moment(operand) is not None:
+        if not is_wanted:
+            return {}
+        conditions = [{path: {"$type": "string"}}]
+    elif isinstance(operand, int | float) and not isinstance(operand, bool):
+        # The database compares what a list holds, too.
+        conditions = [{path: {operator: operand}}, {path: {"$not": {"$type": "array"}}}]
+    else:
+        return _NOTHING if is_wanted else {}
+    if clause.path.count(".") > 1:
+        # The database looks into each object of a list, too.
+        conditions.append({path.rpartition(".")[0]: {"$not": {"$type": "array"}}})
+    met: Condition = {"$and": conditions} if len(conditions) > 1 else conditions[0]
+    return met if is_wanted else {"$nor": [met]}
 
 
 class _Parser:
@@ -187,6 +243,8 @@ def _scalar(sent: object) -> Scalar:
     is_finite = not isinstance(sent, float) or math.isfinite(sent)
     if not isinstance(sent, str | int | float | bool) or not is_finite:
         raise FilterError("a filter compares with texts, finite numbers, true and false only")
+    if isinstance(sent, int) and not -INT64 <= sent < INT64:
+        raise FilterError("a filter compares with whole numbers of 64 bits only")
     if isinstance(sent, str) and len(sent) > TEXT:
         raise FilterError(f"a filter compares with texts of at most {TEXT} characters")
     return sent
@@ -216,7 +274,11 @@ def _value(fields: Mapping[str, Any], path: str) -> object:
 def _equal(value: object, operand: object) -> bool:
     """Compare as JSON does: true is not 1, and a list has a value if it holds it."""
     if isinstance(value, list):
-        return any(_equal(each, operand) for each in cast("list[object]", value))
+        return any(_is_same(each, operand) for each in cast("list[object]", value))
+    return _is_same(value, operand)
+
+
+def _is_same(value: object, operand: object) -> bool:
     return isinstance(value, bool) is isinstance(operand, bool) and value == operand
 
 

@@ -1,7 +1,8 @@
 """Forgetting a memory for good: whatever is delivered, tried or folded again never brings it back.
 
 A tombstone is written first. Then the slot's record is barred, from where on no fold can hold what
-is forgotten; the items are taken out of the stored answers, and the assertions removed. Who had
+is forgotten; its vectors go, the items are taken out of the stored answers, and the assertions
+removed. Who had
 read the slot before may still write what is forgotten, to be found by nobody: a second pass, when
 every lease from then has ended, removes that as well. A forgetting that was cut off anywhere is
 found by an index, and goes on.
@@ -16,8 +17,8 @@ from pipeline.crash_points import CrashPoint, reached
 from pipeline.folding import in_source_order
 from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.ports import Assertions, Records, ServerTime
+from pipeline.reading.memories import Memory
 from pipeline.refolding import Folder
-from pipeline.retrieving import Memory
 from pipeline.slots import slot_of
 from pipeline.sweeping import mend_each
 from schemas.identity import ReadScope
@@ -54,6 +55,14 @@ class Blanks(Protocol):
         ...
 
 
+class Cleans(Protocol):
+    """The vectors of records."""
+
+    async def clean(self, record_id: str) -> None:
+        """Delete those of what a record says no more, whoever embeds it meanwhile. Idempotent."""
+        ...
+
+
 class Forgetter:
     """Forgets memories.
 
@@ -69,6 +78,7 @@ class Forgetter:
         records: Records,
         assertions: Assertions,
         answers: Blanks,
+        vectors: Cleans,
         folder: Folder,
         server_time: ServerTime,
         new_name: Callable[[], str],
@@ -79,6 +89,7 @@ class Forgetter:
         self._records = records
         self._assertions = assertions
         self._answers = answers
+        self._vectors = vectors
         self._folder = folder
         self._server_time = server_time
         self._new_name = new_name
@@ -141,8 +152,10 @@ class Forgetter:
     async def _remove(self, tombstone: Tombstone) -> None:
         """Remove what the slot may not hold; answers first, for assertions are what names them.
 
-        Nothing is folded for it: a fold leaves out what is barred, whether it is there or not.
+        The vectors before all, for they are what is searched. Nothing is folded for it: a fold
+        leaves out what is barred, whether it is there or not.
         """
+        await self._vectors.clean(tombstone.slot)
         bar = (await self._records.bars([tombstone.slot])).get(tombstone.slot)
         said = await self._assertions.of_slot(tombstone.slot)
         gone = [one for one in said if is_barred(bar, one)]

@@ -18,6 +18,7 @@ from pipeline.ports import Breakers, Guards, ServerTime
 from schemas.breaker import Breaker, BreakerPhase
 from schemas.failure import Failure, FailureClass
 from schemas.guard import Guard
+from schemas.topics import Stage
 
 FRESH_MS: Final = 1000
 """How old what is known of a shared state may be while nothing is wrong."""
@@ -93,6 +94,7 @@ class Gate:
         cooldowns: Cooldowns,
         answer_within: timedelta,
         share: Share | None = None,
+        stage: Stage = Stage.EXTRACTION,
     ) -> None:
         """Stand before a target.
 
@@ -106,12 +108,13 @@ class Gate:
             cooldowns: How long it is left alone.
             answer_within: How long an answer may take.
             share: What it shares with other gates; none where it may take all there is.
+            stage: Whose letters the guards count.
         """
         self._share = share
         self._breaker = _Shared[Breaker](breakers, server_time, target)
         self._guards = {
             is_replay: _Shared[Guard](
-                guards, server_time, f"extraction:{version}:{'job' if is_replay else 'live'}"
+                guards, server_time, f"{stage}:{version}:{'job' if is_replay else 'live'}"
             )
             for is_replay in (False, True)
         }

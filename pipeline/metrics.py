@@ -25,8 +25,11 @@ SweepName = Literal[
     "dirty_slots",
     "unannounced_records",
     "forgettings",
+    "pending_embeddings",
 ]
 Provider = Literal["openai", "openai_compatible", "anthropic", "gemini"]
+EmbeddingOutcome = Literal["embedded", "refused", "dead"]
+"""What a record ended as: with a vector for each text, without some, or with a letter."""
 CallOutcome = Literal["answered", "reask", "cut_off"] | FailureClass
 """`reask`: invalid, and asked for again at once; `cut_off`: nobody waited for its end."""
 Unkept = Literal["reask", "unusable", "cut_off", "superseded"]
@@ -40,6 +43,7 @@ GuardState = Literal["passing", "holding"]
 _SUPPRESSED: Final[tuple[Suppressed, ...]] = get_args(Suppressed)
 _SWEEPS: Final[tuple[SweepName, ...]] = get_args(SweepName)
 _PROVIDERS: Final[tuple[Provider, ...]] = get_args(Provider)
+_EMBEDDING_OUTCOMES: Final[tuple[EmbeddingOutcome, ...]] = get_args(EmbeddingOutcome)
 _UNKEPT: Final[tuple[Unkept, ...]] = get_args(Unkept)
 _LOGIN_RESULTS: Final[tuple[LoginResult, ...]] = get_args(LoginResult)
 _REFUSALS: Final[tuple[Refusal, ...]] = get_args(Refusal)
@@ -131,6 +135,18 @@ TOKENS_UNKEPT: Final = Metric(
     meaning="Tokens of answers that were not kept; those of a re-ask count with its answer.",
     labels={"direction": _DIRECTIONS},
 )
+EMBEDDER_CALLS: Final = Metric(
+    name="afterturn_embedder_calls_total",
+    kind="counter",
+    meaning="Requests for vectors by what came of each.",
+    labels={"outcome": ("answered", *_CLASSES)},
+)
+RECORDS_EMBEDDED: Final = Metric(
+    name="afterturn_records_embedded_total",
+    kind="counter",
+    meaning="Records that came to an end of their embedding, in this process.",
+    labels={"outcome": _EMBEDDING_OUTCOMES},
+)
 OPEN_TURN_AGE: Final = Metric(
     name="afterturn_open_turn_age_seconds",
     kind="gauge",
@@ -189,6 +205,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     MODEL_TOKENS,
     CALLS_UNKEPT,
     TOKENS_UNKEPT,
+    EMBEDDER_CALLS,
+    RECORDS_EMBEDDED,
     OPEN_TURN_AGE,
     LETTERS,
     LETTER_AGE,
@@ -302,6 +320,14 @@ class Metrics:
         self.answer_unkept(
             "superseded", prompt=reply.prompt_tokens, completion=reply.completion_tokens
         )
+
+    def embedder_called(self, outcome: Literal["answered"] | FailureClass) -> None:
+        """Count a request for vectors."""
+        self._add(EMBEDDER_CALLS, outcome=outcome)
+
+    def record_embedded(self, outcome: EmbeddingOutcome) -> None:
+        """Count a record that came to an end of its embedding."""
+        self._add(RECORDS_EMBEDDED, outcome=outcome)
 
     def login(self, result: LoginResult) -> None:
         """Count an attempt to get a token."""

@@ -45,7 +45,11 @@ def _refused(path: str, default: str, meaning: str) -> Key:
     return Key(path=path, default=default, effect=Effect.REFUSED, meaning=meaning)
 
 
-_NO_VECTORS: Final = "nothing is embedded in this version: every search matches words"
+_ONE_EMBEDDER: Final = (
+    "one embedder serves all projects, whose vectors are compared by one index: set"
+    " `AFTERTURN_EMBEDDING__*` for it"
+)
+_TURNS_HAVE_NONE: Final = "turns get no vectors in this version: they are found by words"
 _SNAPSHOT: Final = "background_extraction.snapshot"
 _PROMPT: Final = "Said to the model about this kind, at most 4096 characters."
 
@@ -55,12 +59,12 @@ KEYS: Final[tuple[Key, ...]] = (
         "`info`",
         "one process serves many projects and has one log: set `AFTERTURN_LOG_LEVEL` for it",
     ),
-    _idle("voyage.model", "`voyage-4-large`", _NO_VECTORS),
-    _idle("voyage.dimension", "`1024`", _NO_VECTORS),
+    _idle("voyage.model", "`voyage-4-large`", _ONE_EMBEDDER),
+    _idle("voyage.dimension", "`1024`", _ONE_EMBEDDER),
     _idle(
         "short_term.embed_on_write",
         "`false`",
-        f"{_NO_VECTORS}; a vector leg of `short_term` wants it all the same",
+        f"{_TURNS_HAVE_NONE}; a vector leg of `short_term` wants it all the same",
     ),
     _on(
         "extraction_llm.provider",
@@ -98,7 +102,7 @@ KEYS: Final[tuple[Key, ...]] = (
         "the process's (3)",
         "A session silent for so long is cut; fractions are fine.",
     ),
-    _idle(f"{_SNAPSHOT}.embed_stm_before_promotion", "`true`", _NO_VECTORS),
+    _idle(f"{_SNAPSHOT}.embed_stm_before_promotion", "`true`", _TURNS_HAVE_NONE),
     _refused(
         f"{_SNAPSHOT}.topic_shift_enabled",
         "`false`",

@@ -66,6 +66,14 @@ class Reason(StrEnum):
     """More than any answer of the asked size can be."""
     ANSWER_TOO_LARGE = "answer_too_large"
     """So many bytes that it was not read to its end."""
+    NO_VECTOR = "no_vector"
+    """As many vectors as texts were asked for, and not so many came, or none that is one."""
+    NOT_FINITE = "not_finite"
+    """A vector holds what is no finite number."""
+    ZERO_VECTOR = "zero_vector"
+    """A vector without a direction."""
+    WRONG_DIMENSION = "wrong_dimension"
+    """A vector of another length than is configured."""
     DOCUMENT_MISSING = "document_missing"
     DATABASE_UNAVAILABLE = "database_unavailable"
     BROKER_UNAVAILABLE = "broker_unavailable"
@@ -156,6 +164,12 @@ REASON_ACTIONS: Final[dict[Reason, str]] = {
     Reason.TOO_LARGE: CLASS_ACTIONS[FailureClass.INVALID_OUTPUT],
     Reason.ANSWER_TOO_LARGE: (
         "See what AFTERTURN_LLM__BASE_URL really serves; it sent more than any answer can be."
+    ),
+    Reason.NO_VECTOR: CLASS_ACTIONS[FailureClass.INVALID_OUTPUT],
+    Reason.NOT_FINITE: CLASS_ACTIONS[FailureClass.INVALID_OUTPUT],
+    Reason.ZERO_VECTOR: CLASS_ACTIONS[FailureClass.INVALID_OUTPUT],
+    Reason.WRONG_DIMENSION: (
+        "Set AFTERTURN_EMBEDDING__DIMENSION to what the model makes, and run `./afterturn reembed`."
     ),
     Reason.DOCUMENT_MISSING: CLASS_ACTIONS[FailureClass.MISSING],
     Reason.DATABASE_UNAVAILABLE: "Bring MongoDB back; the work goes on by itself.",

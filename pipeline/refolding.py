@@ -9,6 +9,7 @@ die anywhere, and the sweep finds what it left.
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 
 import structlog
 
@@ -141,7 +142,8 @@ class Folder:
         )
 
     async def _announce(self, record: Record) -> None:
-        await self._publisher.publish(encode(RECORD_CHANGED.name, self._event(record)))
+        event = changed_event(record, self._clock.now())
+        await self._publisher.publish(encode(RECORD_CHANGED.name, event))
         reached(CrashPoint.RECORD_PUBLISHED)
         await self._records.mark_announced(record.record_id, record.rev)
         reached(CrashPoint.RECORD_ANNOUNCED)
@@ -169,13 +171,15 @@ class Folder:
                 return folded if changed else None
             await asyncio.sleep(0)
 
-    def _event(self, record: Record) -> RecordChanged:
-        return RecordChanged(
-            id=event_id("record.changed", record.record_id, record.rev),
-            subject=record.record_id,
-            time=self._clock.now(),
-            data=RecordChangedData(record=record.record_id, rev=record.rev, kind=record.kind.value),
-        )
+
+def changed_event(record: Record, now: datetime) -> RecordChanged:
+    """Return the news that a record changed."""
+    return RecordChanged(
+        id=event_id("record.changed", record.record_id, record.rev),
+        subject=record.record_id,
+        time=now,
+        data=RecordChangedData(record=record.record_id, rev=record.rev, kind=record.kind.value),
+    )
 
 
 def _folded(record: Record, assertions: Sequence[Assertion]) -> Record:

@@ -16,8 +16,8 @@ from pipeline.barring import is_barred
 from pipeline.errors import UnknownMemoryError
 from pipeline.ids import OpaqueIds
 from pipeline.ports import Records, ServerTime
+from pipeline.reading.memories import Memory, memories_of
 from pipeline.refolding import Folder
-from pipeline.retrieving import Memory, memories_of
 from pipeline.slots import slot_key
 from schemas.assertion import Assertion, DirectSave, RestsOn, SourcePosition
 from schemas.identity import ReadScope, Scope

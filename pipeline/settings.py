@@ -84,6 +84,42 @@ class LLMSettings(_Group):
     """Not sent to Anthropic, whose interface takes none."""
 
 
+class EmbeddingSettings(_Group):
+    """Who makes the vectors that `semantic` and `hybrid` search by."""
+
+    provider: Literal["none", "openai", "openai_compatible", "voyage", "local"] = "none"
+    """`local`: multilingual-e5-small, which is installed with us and asks nobody. `none`: there are
+    no vectors, and search goes by words alone; `up` and `demo` then take `local`."""
+    model: str | None = None
+    """As the provider names it; `local` has one."""
+    base_url: str | None = None
+    """None: the vendor's own. `openai_compatible` needs one, up to what comes before
+    `/embeddings`."""
+    api_key: SecretStr | None = None
+    """It is never shown. `openai_compatible` may do without."""
+    dimension: int | None = Field(default=None, ge=1, le=8192)
+    """How many numbers a vector has; a vector of any other number is none. `local` has 384."""
+    timeout: Span = timedelta(seconds=30)
+    """The deadline of one request."""
+    batch: int = Field(default=32, ge=1, le=100)
+    """How many texts one request holds at most, and how many records one process works on."""
+
+
+class RerankSettings(_Group):
+    """Who puts what was found for a context in order, where a request says `rerank`."""
+
+    provider: Literal["none", "voyage"] = "none"
+    """`voyage`: Voyage AI, or any server of its protocol. `none`: the ranks of the sources do."""
+    model: str | None = None
+    """As the provider names it. None: rerank-2.5."""
+    base_url: str | None = None
+    """None: the vendor's own. Else up to what comes before `/rerank`."""
+    api_key: SecretStr | None = None
+    """It is never shown. A server of one's own may do without."""
+    timeout: Span = timedelta(seconds=5)
+    """The deadline of one request; after it the ranks of the sources do."""
+
+
 class SnapshotSettings(_Group):
     """When open turns become a snapshot."""
 
@@ -170,6 +206,8 @@ class Settings(BaseSettings):
     mongo: MongoSettings = MongoSettings()
     kafka: KafkaSettings = KafkaSettings()
     llm: LLMSettings = LLMSettings()
+    embedding: EmbeddingSettings = EmbeddingSettings()
+    rerank: RerankSettings = RerankSettings()
     snapshot: SnapshotSettings = SnapshotSettings()
     extraction: ExtractionSettings = ExtractionSettings()
     retry: RetrySettings = RetrySettings()

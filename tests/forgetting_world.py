@@ -11,8 +11,8 @@ from pipeline.barring import Bars, is_barred, standing
 from pipeline.forgetting import Forgetter
 from pipeline.judging import Judgement
 from pipeline.ports import Assertions, Publisher, Records
+from pipeline.reading.memories import Memory, memories_of
 from pipeline.refolding import Folder
-from pipeline.retrieving import Memory, memories_of
 from pipeline.saving import Author, Draft, Saver
 from pipeline.stores.in_memory import MemoryTombstones
 from schemas.assertion import Assertion
@@ -48,6 +48,13 @@ class NoAnswers:
 
     async def blank(self, extraction_ids: Sequence[str]) -> None:
         """Blank nothing."""
+
+
+class NoVectors:
+    """Port `Cleans`: nothing is embedded."""
+
+    async def clean(self, record_id: str) -> None:
+        """Clean nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +157,7 @@ class ForgettingWorld(World):
                 records=records,
                 assertions=assertions,
                 answers=NoAnswers(),
+                vectors=NoVectors(),
                 folder=folder,
                 server_time=Time(self),
                 new_name=new_name,

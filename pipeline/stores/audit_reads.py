@@ -5,9 +5,10 @@ from typing import Any
 
 from pymongo import ASCENDING
 
-from pipeline.auditing import ListedSnapshot, SessionView, TurnMark
+from pipeline.auditing import EmbeddingView, ListedSnapshot, SessionView, TurnMark
 from pipeline.planning import extraction_id
 from pipeline.ports import Assertions, Extractions, Records, Sessions, Turns
+from pipeline.stores.embeddings import MongoEmbeddingLedger
 from pipeline.stores.mongo import Database, Document
 from pipeline.stores.snapshots import snapshot_from
 from pipeline.stores.tombstones import MongoTombstones
@@ -36,6 +37,7 @@ class MongoAuditReads:
         self._extractions = extractions
         self._assertions = assertions
         self._records = records
+        self._embeddings = MongoEmbeddingLedger(database)
         self._tombstones = MongoTombstones(database)
 
     async def sessions(self) -> AsyncIterator[str]:
@@ -103,6 +105,18 @@ class MongoAuditReads:
     async def bars(self, slots: Sequence[str]) -> dict[str, Bar]:
         """Return what slots may not hold, of those of which anything was forgotten."""
         return await self._records.bars(slots)
+
+    async def embedding(self, slot: str) -> EmbeddingView | None:
+        """Return how a record is embedded."""
+        vectors: dict[str, set[str]] = {}
+        wanted = {"model": True, "content_hash": True}
+        async for document in self._database["vectors"].find({"owner": slot}, wanted):
+            vectors.setdefault(document["model"], set()).add(document["content_hash"])
+        found = await self._embeddings.get(slot)
+        if found is None:
+            return None
+        frozen = {model: frozenset(hashes) for model, hashes in vectors.items()}
+        return EmbeddingView(found=found, vectors=frozen)
 
     async def is_forgetting(self, slot: str) -> bool:
         """Return whether something of a slot is being forgotten and may not be removed yet."""

@@ -3,13 +3,16 @@
 Each method runs without giving way, so it is as atomic as the one command it stands for.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from pipeline.embedding.ledger import again
+from pipeline.embedding.ports import Embedded, StoredVector, Vector
 from pipeline.ports import SlotKey
 from pipeline.stores.records import MARK_GRACE
 from schemas.assertion import Assertion
+from schemas.embedding import Embedding, EmbeddingState
 from schemas.identity import ReadScope
 from schemas.memory import RecordKind
 from schemas.record import Record
@@ -51,6 +54,7 @@ class _Row:
     dirty: int | None = None
     unannounced: int | None = None
     changed_rev: int = 0
+    embedding: Embedding | None = None
 
 
 class MemoryRecords:
@@ -102,6 +106,8 @@ class MemoryRecords:
             row.writers, row.dirty = 0, None
         if changed:
             row.changed_rev = read_rev + 1
+            before = row.embedding or Embedding(state=EmbeddingState.PENDING)
+            row.embedding = again(before, now_ms=self._now_ms())
             if row.unannounced is None:
                 row.unannounced = self._now_ms()
         return True
@@ -155,6 +161,104 @@ class MemoryRecords:
             if any(run.memory_id == memory_id for run in row.record.runs)
             and _is_within(row.record, scope)
         ]
+
+    async def embedded(self, record_id: str) -> Embedded | None:
+        """Return a record with how far its embedding is."""
+        row = self._rows.get(record_id)
+        if row is None or row.embedding is None:
+            return None
+        return Embedded(record=row.record, embedding=row.embedding)
+
+    async def swap_embedding(self, record_id: str, before: Embedding, after: Embedding) -> bool:
+        """Store a state where the one it was made from still stands."""
+        row = self._rows.get(record_id)
+        if row is None or row.embedding is None or row.embedding.rev != before.rev:
+            return False
+        row.embedding = after
+        return True
+
+    async def all_embedded(self) -> list[Embedded]:
+        """Return all that have an embedding, by id."""
+        found = [await self.embedded(record_id) for record_id in sorted(self._rows)]
+        return [each for each in found if each is not None]
+
+
+class MemoryEmbeddingLedger:
+    """Port `EmbeddingLedger`: with the records, as it is stored."""
+
+    def __init__(self, records: MemoryRecords) -> None:
+        self._records = records
+
+    async def get(self, record_id: str) -> Embedded | None:
+        """Return one."""
+        return await self._records.embedded(record_id)
+
+    async def swap(self, record_id: str, before: Embedding, after: Embedding) -> bool:
+        """Store a state where the one it was made from still stands."""
+        return await self._records.swap_embedding(record_id, before, after)
+
+    async def due(self, before_ms: int, limit: int) -> list[Embedded]:
+        """Return pending ones that were due before then, the oldest first."""
+        due = [
+            each
+            for each in await self._records.all_embedded()
+            if each.embedding.state is EmbeddingState.PENDING and each.embedding.due_ms <= before_ms
+        ]
+        return sorted(due, key=lambda each: each.embedding.due_ms)[:limit]
+
+    async def after(self, record_id: str, limit: int, *, project_id: str | None) -> list[Embedded]:
+        """Return those whose ids follow one, in the order of ids."""
+        return [
+            each
+            for each in await self._records.all_embedded()
+            if each.record.record_id > record_id
+            and project_id in (None, each.record.scope.project_id)
+        ][:limit]
+
+
+class MemoryVectors:
+    """Port `Vectors`."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str, str], Vector] = {}
+
+    async def put(self, vectors: Sequence[StoredVector]) -> None:
+        """Store vectors; those that are there are replaced."""
+        for one in vectors:
+            self._rows[one.owner, one.model, one.content_hash] = one.vector
+
+    async def of_owners(self, model: str, owners: Sequence[str]) -> dict[str, dict[str, Vector]]:
+        """Return owner -> content hash -> vector."""
+        found: dict[str, dict[str, Vector]] = {}
+        for (owner, of, content_hash), vector in self._rows.items():
+            if of == model and owner in owners:
+                found.setdefault(owner, {})[content_hash] = vector
+        return found
+
+    async def hashes_of(self, model: str, owner: str) -> frozenset[str]:
+        """Return which texts of an owner have a vector of a model."""
+        return frozenset(one for whose, of, one in self._rows if (whose, of) == (owner, model))
+
+    async def keep_only(self, owner: str, hashes: Collection[str]) -> None:
+        """Delete an owner's vectors that are of none of these texts."""
+        for key in [key for key in self._rows if key[0] == owner and key[2] not in hashes]:
+            del self._rows[key]
+
+    async def delete_of(self, owners: Sequence[str]) -> None:
+        """Delete whatever owners have, of every model."""
+        for key in [key for key in self._rows if key[0] in owners]:
+            del self._rows[key]
+
+    async def delete_of_others(self, model: str) -> int:
+        """Delete every vector of other models; return how many there were."""
+        others = [key for key in self._rows if key[1] != model]
+        for key in others:
+            del self._rows[key]
+        return len(others)
+
+    def stored(self) -> frozenset[tuple[str, str, str]]:
+        """Return owner, model and content hash of all that is stored."""
+        return frozenset(self._rows)
 
 
 class MemoryTombstones:

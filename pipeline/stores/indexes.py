@@ -15,9 +15,9 @@ INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
             [
                 ("identity.project_id", ASCENDING),
                 ("identity.session_id", ASCENDING),
-                ("effective_at", ASCENDING),
+                ("session", ASCENDING),
             ],
-            name="conversation",
+            name="conversations",
         ),
     ),
     "sessions": (IndexModel([("session", ASCENDING)], name="session", unique=True),),
@@ -48,9 +48,27 @@ INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
             ],
             name="scope",
         ),
+        IndexModel(
+            [("scope.project_id", ASCENDING), ("changed_ms", ASCENDING)], name="project_changed"
+        ),
+        IndexModel(
+            [
+                ("scope.project_id", ASCENDING),
+                ("scope.owner", ASCENDING),
+                ("changed_ms", ASCENDING),
+            ],
+            name="owner_changed",
+        ),
         IndexModel([("runs.memory_id", ASCENDING)], name="memory"),
         IndexModel([("dirty", ASCENDING)], name="dirty", sparse=True),
         IndexModel([("unannounced", ASCENDING)], name="unannounced", sparse=True),
+        IndexModel(
+            [("embedding.state", ASCENDING), ("embedding.due_ms", ASCENDING)], name="embedding"
+        ),
+    ),
+    "vectors": (
+        IndexModel([("owner", ASCENDING), ("model", ASCENDING)], name="owner_model"),
+        IndexModel([("model", ASCENDING)], name="model"),
     ),
     "tombstones": (
         IndexModel([("due_ms", ASCENDING)], name="due", sparse=True),

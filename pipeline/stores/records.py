@@ -3,7 +3,9 @@
 Beside the record itself a document holds what is left to do, in fields that exist only then:
 `dirty`, the server time of the latest mark, with `writers`, the number of marks whose writer has
 not folded yet; `unannounced`, the server time of the first change that is not announced. It also
-holds `changed_rev`, the revision of the latest change, and `embedding`.
+holds `changed_rev`, the revision of the latest change, `changed_ms`, the server time of the latest
+thing that readers must notice, and `embedding`, which is the ledger of
+`pipeline.stores.embeddings`: each change begins it anew.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -17,6 +19,7 @@ from pymongo.errors import BulkWriteError, DocumentTooLarge
 from pipeline.ports import SlotKey
 from pipeline.stores.assertions import duplicates
 from pipeline.stores.mongo import SERVER_NOW_MS, Collection, Database, Document, readable
+from schemas.embedding import EmbeddingState
 from schemas.identity import ReadScope
 from schemas.memory import RecordKind
 from schemas.record import Record
@@ -43,7 +46,15 @@ _MARKED: Final[Document] = {
     "dirty": SERVER_NOW_MS,
 }
 """What a mark changes."""
-_BOOKKEEPING: Final = ("_id", "dirty", "writers", "unannounced", "changed_rev", "embedding")
+_BOOKKEEPING: Final = (
+    "_id",
+    "dirty",
+    "writers",
+    "unannounced",
+    "changed_rev",
+    "changed_ms",
+    "embedding",
+)
 
 
 class MongoRecords:
@@ -76,7 +87,7 @@ class MongoRecords:
     async def get(self, slot: str) -> Record | None:
         """Return one, from the primary."""
         document = await self._collection.find_one({"_id": slot})
-        return None if document is None else _record(document)
+        return None if document is None else record_of(document)
 
     async def store(self, record: Record, *, read_rev: int, changed: bool, ends_mark: bool) -> bool:
         """Store a fold where `rev` is still `read_rev`, and raise it.
@@ -101,8 +112,16 @@ class MongoRecords:
         if changed:
             fields |= {
                 "changed_rev": read_rev + 1,
+                "changed_ms": SERVER_NOW_MS,
                 "unannounced": {"$ifNull": ["$unannounced", SERVER_NOW_MS]},
-                "embedding": {"$literal": {"state": "pending"}},
+                "embedding": {
+                    "state": EmbeddingState.PENDING.value,
+                    "rev": {"$add": [{"$ifNull": ["$embedding.rev", 0]}, 1]},
+                    # Who may be writing vectors of what it said before writes them still.
+                    "writers": {"$ifNull": ["$embedding.writers", []]},
+                    "since_ms": SERVER_NOW_MS,
+                    "due_ms": SERVER_NOW_MS,
+                },
             }
         result = await self._collection.update_one(
             {"_id": record.record_id, "rev": read_rev}, [{"$set": fields}]
@@ -117,6 +136,7 @@ class MongoRecords:
                 {
                     "$set": {
                         "bar": {"$literal": bar.model_dump() | {"spared": sorted(bar.spared)}},
+                        "changed_ms": SERVER_NOW_MS,
                         **_MARKED,
                     }
                 }
@@ -150,7 +170,7 @@ class MongoRecords:
             .sort("unannounced", ASCENDING)
             .limit(limit)
         )
-        return await readable(cursor, _record)
+        return await readable(cursor, record_of)
 
     async def mark_announced(self, record_id: str, rev: int) -> None:
         """The event of this revision is acknowledged; a later change stays unannounced."""
@@ -162,21 +182,27 @@ class MongoRecords:
         self, scope: ReadScope, *, kinds: Sequence[RecordKind] = ()
     ) -> AsyncIterator[Record]:
         """Yield the records of a scope, shells too; each given field is an equality."""
-        query = _within(scope)
-        if kinds:
-            query["kind"] = {"$in": sorted(kinds)}
-        async for document in self._collection.find(query):
-            yield _record(document)
+        async for document in self._collection.find(within(scope, kinds)):
+            yield record_of(document)
 
     async def of_memory(self, memory_id: str, scope: ReadScope) -> list[Record]:
         """Return the records of a scope that have a memory's runs; from the primary."""
-        found = self._collection.find({"runs.memory_id": memory_id, **_within(scope)})
-        return [_record(document) async for document in found]
+        found = self._collection.find({"runs.memory_id": memory_id, **within(scope)})
+        return [record_of(document) async for document in found]
 
 
-def _within(scope: ReadScope) -> Document:
-    given = {_PATHS[name]: value for name, value in scope if value is not None}
-    return {path: {"$eq": value} for path, value in given.items()}
+def within(scope: ReadScope, kinds: Sequence[RecordKind] = ()) -> Document:
+    """Return the condition of a scope: each field that is given is one equality.
+
+    Its values are texts, never operators. They stand there plainly: the embedded database uses no
+    index for `$eq`, nor for a set of one.
+    """
+    query: Document = {_PATHS[name]: value for name, value in scope if value is not None}
+    if len(kinds) == 1:
+        query["kind"] = kinds[0]
+    elif kinds:
+        query["kind"] = {"$in": sorted(kinds)}
+    return query
 
 
 def _words(text: str) -> Document | str:
@@ -207,6 +233,7 @@ def _mark(slot: SlotKey) -> UpdateOne:
     )
 
 
-def _record(document: Document) -> Record:
+def record_of(document: Document) -> Record:
+    """Return the record of a document, without what is left to do about it."""
     fields = {name: value for name, value in document.items() if name not in _BOOKKEEPING}
     return Record.model_validate({"record_id": document["_id"], **fields})

@@ -8,7 +8,6 @@ from pymongo.errors import DuplicateKeyError
 
 from pipeline.ports import IdempotencyKey, NewestTurn, OpenSession, OpenTurn
 from pipeline.stores.mongo import Collection, Database, Document
-from schemas.identity import ReadScope, Visibility
 from schemas.turn import Turn
 
 _BOOKKEEPING: Final = ("_id", "write", "open", "closes", "idempotency", "body")
@@ -88,23 +87,6 @@ class MongoTurns:
             sort=[("seq", ASCENDING)],
         )
         return [turn_from(document) async for document in cursor]
-
-    async def of_scope(self, scope: ReadScope, limit: int) -> list[Turn]:
-        """Return the newest turns of a scope, oldest first; each given field is an equality.
-
-        Turns are private to their user: of any other visibility there are none.
-        """
-        if scope.visibility not in (None, Visibility.PRIVATE):
-            return []
-        query: Document = {
-            f"identity.{name}": {"$eq": value}
-            for name, value in scope
-            if value is not None and name != "visibility"
-        }
-        newest = self._collection.find(
-            query, sort=[("effective_at", DESCENDING), ("seq", DESCENDING)], limit=limit
-        )
-        return [turn_from(document) async for document in newest][::-1]
 
     async def open_turns(self, session: str) -> list[OpenTurn]:
         """Return the open turns of a session, by seq."""

@@ -21,7 +21,7 @@ from compose.embedded import embedded_kafka, embedded_mongo, mongo_uri
 from consumers.wiring import installation, recorder
 from pipeline.errors import ConflictError, RecordingUnavailableError
 from pipeline.messages import EVENT_ID_HEADER
-from pipeline.retrieving import text_of
+from pipeline.reading.memories import text_of
 from pipeline.settings import KafkaSettings, MongoSettings, Settings
 from pipeline.stores.switches import MongoGuards
 from producers.recording import Recorder

@@ -24,7 +24,7 @@ from pipeline.extracting import ExtractionStep
 from pipeline.gating import HeldError
 from pipeline.models.choosing import model_from
 from pipeline.ports import Extractions
-from pipeline.retrieving import text_of
+from pipeline.reading.memories import text_of
 from pipeline.settings import LLMSettings, Settings
 from pipeline.stores.mongo import Database
 from schemas.extraction import Extraction, Outcome

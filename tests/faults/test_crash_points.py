@@ -11,7 +11,7 @@ import pytest
 
 from compose.embedded import embedded_kafka
 from pipeline.crash_points import CrashPoint
-from pipeline.retrieving import text_of
+from pipeline.reading.memories import text_of
 from schemas.extraction import Outcome
 from schemas.identity import SessionIdentity
 from tests.faults.system import System, system
@@ -59,7 +59,19 @@ NEVER_CLOSED = {CrashPoint.SESSION_WOKEN}
 REPLAYING = "nothing is replayed here; tests/integration/test_replaying.py"
 REDRIVING = "nothing is sent back here; tests/integration/test_letter_desk.py"
 FORGETTING = "nothing is forgotten here; tests/faults/test_forgetting.py"
+EMBEDDING = "nothing is embedded here; tests/integration/test_embedding_step.py"
 ELSEWHERE = {
+    CrashPoint.EMBEDDER_ANSWERED: EMBEDDING,
+    CrashPoint.EMBEDDING_BEGUN: EMBEDDING,
+    CrashPoint.VECTORS_PUT: EMBEDDING,
+    CrashPoint.VECTORS_CLEANED: EMBEDDING,
+    CrashPoint.EMBEDDING_ENDED: EMBEDDING,
+    CrashPoint.EMBEDDING_WAITS: EMBEDDING,
+    CrashPoint.EMBEDDING_DEAD: EMBEDDING,
+    CrashPoint.EMBEDDING_WOKEN: EMBEDDING,
+    CrashPoint.EMBEDDING_POSTPONED: EMBEDDING,
+    CrashPoint.EMBEDDING_RENEWED: EMBEDDING,
+    CrashPoint.CLEANER_NOTED: EMBEDDING,
     CrashPoint.GAP_NOTED: "minutes apart by design; tests/unit/test_cutting.py crashes there",
     CrashPoint.ASSERTIONS_REMOVED: "no run is replaced yet; tests/properties/test_fold_loop.py",
     CrashPoint.TOMBSTONE_WRITTEN: FORGETTING,

@@ -21,8 +21,8 @@ from pipeline.extracting import ExtractionStep
 from pipeline.gating import HeldError
 from pipeline.guarding import ROW
 from pipeline.models.choosing import model_from
+from pipeline.reading.memories import text_of
 from pipeline.resuming import resume_guard
-from pipeline.retrieving import text_of
 from pipeline.settings import LLMSettings, Settings
 from pipeline.stores.mongo import Database
 from pipeline.stores.switches import MongoBreakers, MongoGuards

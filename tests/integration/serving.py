@@ -1,7 +1,7 @@
 """A memory server in this process, over a real database, for the client that agents have."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ from agent_engine_sdk_memory._client import MemoryClient
 from api.server import HttpApp, http_app
 from consumers.exporting import PrometheusExporter
 from consumers.wiring import Installation, wire
+from pipeline.reading.searching import Searcher
 from pipeline.settings import Settings
 from pipeline.stores.indexes import apply_indexes
 from pipeline.stores.mongo import Database
@@ -56,12 +57,18 @@ class Server:
 
 
 @asynccontextmanager
-async def served(db: Database, **http: Any) -> AsyncGenerator[Server]:
+async def served(
+    db: Database,
+    *,
+    searching: Searcher | None = None,
+    rerank: Mapping[str, Any] | None = None,
+    **http: Any,
+) -> AsyncGenerator[Server]:
     """Serve a database that is empty but for its indexes, with settings of HTTP."""
     await apply_indexes(db)
-    settings = Settings.model_validate({"http": {"port": 0, **http}})
+    settings = Settings.model_validate({"http": {"port": 0, **http}, "rerank": rerank or {}})
     parts = await wire(settings, db, Silent(), PrometheusExporter())
-    async with http_app(parts) as app:
+    async with http_app(parts, searching=searching) as app:
         app.open()
         await app.start()
         try:

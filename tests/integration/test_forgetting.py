@@ -10,7 +10,7 @@ from consumers.wiring import Installation
 from pipeline.auditing import Audit
 from pipeline.messages import encode
 from pipeline.planning import FIRST_TICKET, ready_data, ready_event
-from pipeline.retrieving import memories_of
+from pipeline.reading.memories import memories_of
 from pipeline.stores.audit_reads import MongoAuditReads
 from pipeline.stores.indexes import apply_indexes
 from pipeline.stores.mongo import Database

@@ -2,9 +2,8 @@
 
 import asyncio
 import json
-import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -12,18 +11,16 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from api import recall
 from api.access import SIGN_IN_PATH
 from api.admission import BODY_BYTES, Admission, BodyLimit
 from api.errors import Settling
 from api.server import HttpApp, http_app
 from consumers.wiring import wire
 from pipeline.errors import ConfigurationError
-from pipeline.offloading import LARGE
-from pipeline.retrieving import scores
 from pipeline.settings import Settings
 from pipeline.stores.mongo import Database
 from tests.integration.serving import Server, Silent
+from tests.ticking import largest_gap
 
 SAID: dict[str, Any] = {"user_id": "mara", "session_id": "s", "role": "user", "content": "Hi."}
 SECRET = "opensesame"
@@ -399,23 +396,26 @@ async def is_closed(app: HttpApp) -> bool:
 
 
 async def test_long_conversations_are_looked_through_beside_the_event_loop(
-    http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    db: Database, http: httpx.AsyncClient
 ) -> None:
     """One agent's long talk must not make the others wait."""
-    where: list[threading.Thread] = []
+    stored = (await http.post("/turns", json={**SAID, "content": "Hi."})).json()
+    turn = await db["turns"].find_one({"_id": stored["id"]})
+    assert turn is not None
+    rest = {name: turn[name] for name in turn.keys() - {"_id", "seq", "content", "open"}}
+    said = [{**rest, "_id": f"t{seq}", "seq": seq} for seq in range(2, 42)]
+    text = " ".join(f"word{number}" for number in range(5000))
+    await db["turns"].insert_many({**turn, "content": f"{turn['_id']} {text}"} for turn in said)
+    asked = {"user_id": "mara", "session_id": "s", "query": "word7", "enabled_sources": ["stm"]}
+    answers: list[httpx.Response] = []
 
-    def spied(query: str, texts: Sequence[str]) -> list[float]:
-        where.append(threading.current_thread())
-        return scores(query, texts)
+    async def ask() -> None:
+        answers.append(await http.post("/context", json={**asked, "top_k": 5}))
 
-    monkeypatch.setattr(recall, "scores", spied)
-    await http.post("/turns", json={**SAID, "content": "word " * LARGE})
-    asked = {"user_id": "mara", "session_id": "s", "query": "word", "enabled_sources": ["stm"]}
-    answer = await http.post("/context", json=asked)
+    gap = await largest_gap(ask())
 
-    assert answer.status_code == 200
-    assert where
-    assert threading.main_thread() not in where
+    assert answers[0].json()["metadata"]["memory_counts"] == {"stm": 5}
+    assert gap < 0.5
 
 
 async def test_blank_text_is_told_so(http: httpx.AsyncClient) -> None:

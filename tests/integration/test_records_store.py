@@ -1,6 +1,7 @@
 """One contract, two stores of records: the twin in memory and MongoDB."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -321,12 +322,13 @@ async def test_of_racing_folds_one_is_stored(records: Records) -> None:
 
 
 async def test_a_change_makes_the_embedding_pending(db: Database) -> None:
-    """Whatever there was of an older one is gone; an idle fold leaves it alone."""
+    """Of an older one stays who may be writing vectors of it; an idle fold leaves it alone."""
     records = MongoRecords(db)
     _, record = await marked(records, SAID)
     changed = await stored(records, record, [SAID])
     assert changed is not None
-    done = {"state": "embedded", "model": "m"}
+    writers = [{"name": "w", "since_ms": 1}]
+    done = {"state": "embedded", "model": "m", "rev": 4, "reason": "r", "writers": writers}
     await db["records"].update_one({"_id": SAID.slot}, {"$set": {"embedding": done}})
     idle = await stored(records, changed, [SAID], changed=False)
     assert idle is not None
@@ -336,7 +338,11 @@ async def test_a_change_makes_the_embedding_pending(db: Database) -> None:
 
     assert kept is not None
     assert anew is not None
-    assert (kept["embedding"], anew["embedding"]) == (done, {"state": "pending"})
+    assert kept["embedding"] == done
+    since_ms = anew["embedding"].pop("since_ms")
+    assert anew["embedding"].pop("due_ms") == since_ms
+    assert abs(since_ms - time.time() * 1000) < 60_000
+    assert anew["embedding"] == {"state": "pending", "rev": 5, "writers": writers}
 
 
 async def test_what_is_done_leaves_no_field_behind(db: Database) -> None:

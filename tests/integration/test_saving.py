@@ -10,8 +10,8 @@ from pymongo.errors import DocumentTooLarge
 
 from pipeline.clock import SystemClock
 from pipeline.errors import UnknownMemoryError
+from pipeline.reading.memories import Memory, memories_of
 from pipeline.refolding import Folder
-from pipeline.retrieving import Memory, memories_of
 from pipeline.saving import Author, Draft, Saver
 from pipeline.stores.assertions import MongoAssertions
 from pipeline.stores.indexes import apply_indexes

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline.errors import UnknownMemoryError
-from pipeline.retrieving import Memory
+from pipeline.reading.memories import Memory
 from schemas.assertion import Assertion
 from tests.assertion_builder import assertion
 from tests.forgetting_world import AUTHOR, ForgettingWorld, Process, draft

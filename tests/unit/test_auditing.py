@@ -5,8 +5,19 @@ from typing import Any
 
 import pytest
 
-from pipeline.auditing import ListedSnapshot, SessionView, TurnMark, session_findings
+from pipeline.auditing import (
+    EmbeddingView,
+    ListedSnapshot,
+    SessionView,
+    TurnMark,
+    embedding_findings,
+    session_findings,
+)
+from pipeline.embedding.ports import Embedded, content_hash
+from schemas.embedding import Embedding, EmbeddingState
 from schemas.extraction import Outcome
+from schemas.record import Record
+from tests.assertion_builder import assertion, folded
 from tests.builders import SESSION, SNAPSHOT, extraction, part, snapshot
 
 
@@ -76,3 +87,43 @@ def test_a_snapshot_that_is_lost_between_states_breaks_the_second_law() -> None:
         ("I2", "the snapshot at 1 is pending and nowhere listed")
     ]
     assert findings(extractions={}) == [("I2", "the snapshot at 1 is settled without an outcome")]
+
+
+def embedding_of(*stored: str, model: str = "m", **fields: Any) -> list[tuple[str, str]]:
+    """Look at a record that says two things; vectors are those of the texts named."""
+    said = [assertion("Lives in Oslo.", on=1), assertion("Lives in Rome.", on=2)]
+    record = Record(
+        record_id=said[0].slot,
+        scope=said[0].scope,
+        kind=said[0].kind,
+        runs=folded(*said),
+        rev=3,
+    )
+    embedding = Embedding(state=EmbeddingState.EMBEDDED, model="m")
+    view = EmbeddingView(
+        found=Embedded(record=record, embedding=embedding.model_copy(update=fields)),
+        vectors={model: frozenset(content_hash(text) for text in stored)},
+    )
+    return list(embedding_findings(view))
+
+
+def test_a_record_with_the_vectors_of_its_texts_breaks_no_law() -> None:
+    assert embedding_of("Lives in Oslo.", "Lives in Rome.") == []
+
+
+def test_a_refused_text_breaks_no_law_and_a_missing_vector_does() -> None:
+    refused = (content_hash("Lives in Rome."),)
+
+    assert embedding_of("Lives in Oslo.", refused=refused) == []
+    assert embedding_of("Lives in Oslo.") == [("I9", "texts without a vector, and not refused: 1")]
+
+
+def test_a_vector_of_what_was_forgotten_breaks_a_law_whatever_its_model() -> None:
+    found = embedding_of(
+        "Lives in Lima.",
+        model="another",
+        refused=tuple(content_hash(text) for text in ("Lives in Oslo.", "Lives in Rome.")),
+    )
+
+    assert found == [("I8", "vectors of what the record does not say: 1")]
+    assert embedding_of("Lives in Lima.", state=EmbeddingState.PENDING) == []

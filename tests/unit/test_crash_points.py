@@ -13,6 +13,9 @@ PROTOCOLS = (
     "pipeline/blanking.py",
     "pipeline/cutting.py",
     "pipeline/dead_letters.py",
+    "pipeline/embedding/cleaning.py",
+    "pipeline/embedding/filling.py",
+    "pipeline/embedding/step.py",
     "pipeline/extracting.py",
     "pipeline/failed_attempts.py",
     "pipeline/fates.py",
@@ -42,6 +45,7 @@ WRITES = {
     "hold",
     "ensure",
     "insert",
+    "keep_only",
     "mark_announced",
     "mark_closing",
     "mark_dirty",
@@ -67,6 +71,7 @@ PORTS = {
     "_assertions",
     "_extractions",
     "_jobs",
+    "_ledger",
     "_letters",
     "_publisher",
     "_records",
@@ -74,6 +79,7 @@ PORTS = {
     "_snapshots",
     "_tombstones",
     "_turns",
+    "_vectors",
 }
 NEAR = 4
 """The point stands within so many statements after the write, past what reads its result."""

@@ -53,6 +53,8 @@ def everything(metrics: Metrics) -> None:
     metrics.model_called("anthropic", FailureClass.TIMEOUT, 2)
     metrics.tokens_used("gemini", 5, None)
     metrics.answer_unkept("reask", calls=2, prompt=7, completion=8)
+    metrics.embedder_called("answered")
+    metrics.record_embedded("refused")
     metrics.login("limited")
     metrics.request_refused("forbidden")
     metrics.backlog(
@@ -99,6 +101,8 @@ def test_each_method_changes_what_it_names_and_nothing_else() -> None:
         ("afterturn_measured_timestamp_seconds", ""): NOW.timestamp(),
         ("afterturn_breakers", "open"): 1,
         ("afterturn_guards", "holding"): 2,
+        ("afterturn_embedder_calls_total", "answered"): 1,
+        ("afterturn_records_embedded_total", "refused"): 1,
         ("afterturn_logins_total", "limited"): 1,
         ("afterturn_requests_refused_total", "forbidden"): 1,
     }

@@ -1,0 +1,1 @@
+"""Vectors of texts: who makes them, and when a record has those of its words."""

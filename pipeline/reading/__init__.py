@@ -1,0 +1,1 @@
+"""Reading: finding what answers a question, within one scope."""
