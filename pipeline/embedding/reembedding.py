@@ -124,6 +124,7 @@ class Reembedder:
         report = Report()
         model = self._filler.model
         state = await self._reembeddings.get()
+        is_active = False
         if state is None or state.model != model:
             is_active = await self._active.claim(model) == model
             state = Reembedding(model=model, phase="switched" if is_active else "building")
@@ -139,8 +140,9 @@ class Reembedder:
             state = state.model_copy(update={"phase": "switched"})
             await self._reembeddings.put(state)
         state = await self._pass(state, report, progress)
-        await asyncio.sleep(self._late.total_seconds())
-        await self._pass(state, report, progress)
+        if not is_active:
+            await asyncio.sleep(self._late.total_seconds())
+            await self._pass(state, report, progress)
         report.deleted += await self._vectors.delete_of_others(model)
         await self._reembeddings.remove()
         progress(report)
