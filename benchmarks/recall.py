@@ -16,6 +16,7 @@ from benchmarks.figures import Figure
 from benchmarks.locomo import CATEGORIES, Conversation, Question
 from consumers.wiring import Installation, recorder
 from pipeline.reading.index import Entry, Mode, ScopeIndex, Vector
+from pipeline.stores.turn_reads import MongoTurnReads
 from schemas.identity import DEFAULT_PROJECT, ReadScope
 from schemas.turn import Turn
 
@@ -105,7 +106,8 @@ async def run(
         progress(f"{conversation.name}: recording {len(conversation.said)} turns")
         await _record(parts, conversation)
         scope = ReadScope(project_id=DEFAULT_PROJECT, user_id=conversation.name)
-        turns = await parts.turns.of_scope(scope, len(conversation.said))
+        read = [turn async for turn in MongoTurnReads(parts.database).since(scope, {})]
+        turns = sorted(read, key=lambda turn: (turn.effective_at, turn.seq))
         progress(f"{conversation.name}: embedding them and {len(conversation.questions)} questions")
         vectors = np.asarray(model.passage([turn.content for turn in turns]), np.float32)
         asked = np.asarray(model.query([one.text for one in conversation.questions]), np.float32)
