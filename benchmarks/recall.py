@@ -106,7 +106,8 @@ async def run(
         progress(f"{conversation.name}: recording {len(conversation.said)} turns")
         await _record(parts, conversation)
         scope = ReadScope(project_id=DEFAULT_PROJECT, user_id=conversation.name)
-        turns = [turn async for turn in MongoTurnReads(parts.database).since(scope, {})]
+        read = [turn async for turn in MongoTurnReads(parts.database).since(scope, {})]
+        turns = sorted(read, key=lambda turn: (turn.effective_at, turn.seq))
         progress(f"{conversation.name}: embedding them and {len(conversation.questions)} questions")
         vectors = np.asarray(model.passage([turn.content for turn in turns]), np.float32)
         asked = np.asarray(model.query([one.text for one in conversation.questions]), np.float32)
