@@ -20,7 +20,9 @@ from api.access import Gatekeeper, rate_of
 from api.app import application
 from api.hosts import OwnHost
 from api.parts import Parts
-from consumers.wiring import Installation, recorder, searcher
+from consumers.reading_wiring import searcher
+from consumers.recording_wiring import recorder
+from consumers.wiring import Installation
 from pipeline.access import HASHING_PURPOSE, Secrets
 from pipeline.access_tokens import SIGNING_PURPOSE, Tokens
 from pipeline.errors import ConfigurationError

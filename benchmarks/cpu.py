@@ -14,7 +14,8 @@ from aiokafka import AIOKafkaProducer
 from pymongo import monitoring
 
 from benchmarks.figures import Figure
-from consumers.wiring import Installation, extraction_step, wire
+from consumers.extraction_wiring import extraction_step
+from consumers.wiring import Installation, wire
 from pipeline.messages import encode
 from pipeline.planning import FIRST_TICKET, ready_data, ready_event
 from pipeline.ports import ModelRequest

@@ -12,7 +12,9 @@ from pydantic import SecretStr
 from benchmarks.endpoint import answering_after
 from benchmarks.figures import Figure
 from cli.system import apps_of
-from consumers.wiring import Installation, configured_model, recorder
+from consumers.extraction_wiring import configured_model
+from consumers.recording_wiring import recorder
+from consumers.wiring import Installation
 from pipeline.ports import ModelRequest
 from pipeline.settings import LLMSettings
 from schemas.memory import Kind

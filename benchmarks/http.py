@@ -14,7 +14,8 @@ from starlette.types import ASGIApp
 from api.server import HttpApp, http_app
 from benchmarks.bare_turns import BareTurns, bare_turns, said, timed
 from benchmarks.figures import Figure, latencies
-from consumers.wiring import Installation, recorder
+from consumers.recording_wiring import recorder
+from consumers.wiring import Installation
 from pipeline.settings import HttpSettings
 
 PAIRS: Final = 400

@@ -10,7 +10,8 @@ from benchmarks.endpoint import answering_after
 from benchmarks.extraction import with_model
 from benchmarks.figures import Figure, percentile
 from cli.system import ROLES, apps_of
-from consumers.wiring import Installation, recorder
+from consumers.recording_wiring import recorder
+from consumers.wiring import Installation
 from producers.recording import Recorder
 from schemas.identity import ReadScope
 

@@ -14,7 +14,8 @@ import Stemmer
 
 from benchmarks.figures import Figure
 from benchmarks.locomo import CATEGORIES, Conversation, Question
-from consumers.wiring import Installation, recorder
+from consumers.recording_wiring import recorder
+from consumers.wiring import Installation
 from pipeline.reading.index import Entry, Mode, ScopeIndex, Vector
 from pipeline.stores.turn_reads import MongoTurnReads
 from schemas.identity import DEFAULT_PROJECT, ReadScope

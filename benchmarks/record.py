@@ -8,7 +8,8 @@ from uuid import uuid4
 
 from benchmarks.bare_turns import BareTurns, bare_turns, record, timed
 from benchmarks.figures import Figure, latencies
-from consumers.wiring import Installation, recorder
+from consumers.recording_wiring import recorder
+from consumers.wiring import Installation
 from producers.recording import Recorder
 
 PAIRS = 400

@@ -15,7 +15,8 @@ from benchmarks.extraction import with_model
 from benchmarks.figures import Figure
 from cli.system import ROLES, apps_of
 from consumers.lag import group_lag
-from consumers.wiring import Installation, recorder
+from consumers.recording_wiring import recorder
+from consumers.wiring import Installation
 from pipeline.messages import encode
 from pipeline.planning import FIRST_TICKET, extraction_id, ready_data, ready_event
 from producers.recording import Recorder

@@ -22,7 +22,9 @@ from cli.running import run
 from cli.system import embedded_system
 from cli.watching import CLOSED, LEGEND, Tally, Watch
 from compose.demo_conversation import demo_truth, demo_turns
-from consumers.wiring import Installation, recorder, searcher
+from consumers.reading_wiring import searcher
+from consumers.recording_wiring import recorder
+from consumers.wiring import Installation
 from pipeline.logs import configure_logs
 from pipeline.reading.contexts import (
     RESERVE_TOKENS,

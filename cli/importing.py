@@ -9,7 +9,7 @@ from cli.connecting import connected
 from cli.environment import DATA_DIR, AsJson, DataDir, settings_for
 from cli.output import Output, counted
 from cli.running import run
-from consumers.wiring import recorder
+from consumers.recording_wiring import recorder
 from pipeline.errors import ConfigurationError
 from pipeline.settings import Settings
 from pipeline.stores.indexes import apply_indexes

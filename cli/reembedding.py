@@ -9,7 +9,7 @@ from cli.connecting import connected
 from cli.environment import DATA_DIR, AsJson, DataDir, settings_for
 from cli.output import Output, counted
 from cli.running import run
-from consumers.wiring import configured_embedder, reembedder
+from consumers.embedding_wiring import configured_embedder, reembedder
 from pipeline.embedding.checking import mending, probed
 from pipeline.embedding.reembedding import Report
 from pipeline.errors import ConfigurationError

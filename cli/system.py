@@ -18,22 +18,13 @@ from compose.offline.server import MODEL as OFFLINE_MODEL
 from compose.offline.server import offline_extractor
 from consumers.apps import embedding_app, extraction_app, snapshot_app
 from consumers.deadlines import check_deadlines
+from consumers.embedding_wiring import configured_embedder, embedding_step
+from consumers.extraction_wiring import configured_model, extraction_step, own_models
 from consumers.operating import jobs_app
+from consumers.recording_wiring import snapshot_step, waker
 from consumers.room import Room
 from consumers.running import Runnable
-from consumers.wiring import (
-    Installation,
-    configured_embedder,
-    configured_model,
-    embedding_step,
-    extraction_step,
-    installation,
-    isolated,
-    own_models,
-    retry_tiers,
-    snapshot_step,
-    waker,
-)
+from consumers.wiring import Installation, installation, isolated, retry_tiers
 from pipeline.embedding.checking import check_embedder
 from pipeline.settings import Settings
 from pipeline.stores.indexes import apply_indexes

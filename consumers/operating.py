@@ -6,8 +6,9 @@ import socket
 from collections.abc import Callable
 from uuid import uuid4
 
+from consumers.extraction_wiring import ReachedTargets, extractors
 from consumers.jobs_app import JobsApp
-from consumers.wiring import Installation, ReachedTargets, extractors
+from consumers.wiring import Installation
 from pipeline.letters.desk import LetterDesk
 from pipeline.models.own import OwnModels
 from pipeline.ports import Model

@@ -18,7 +18,8 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from compose.embedded import embedded_kafka, embedded_mongo, mongo_uri
-from consumers.wiring import installation, recorder
+from consumers.recording_wiring import recorder
+from consumers.wiring import installation
 from pipeline.errors import ConflictError, RecordingUnavailableError
 from pipeline.messages import EVENT_ID_HEADER
 from pipeline.reading.memories import text_of

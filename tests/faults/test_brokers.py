@@ -25,7 +25,7 @@ from cli.status import topic_problems
 from compose.processes import free_port
 from compose.real_kafka import KafkaCluster, real_kafka
 from consumers.lag import group_lag
-from consumers.wiring import recorder
+from consumers.recording_wiring import recorder
 from pipeline.settings import KafkaSettings, Settings
 from producers.topics import apply_topics, check_topics
 from schemas.failure import FailureClass

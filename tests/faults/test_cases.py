@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 from pymongo.errors import AutoReconnect, PyMongoError
 
-from consumers.wiring import Installation, extraction_step, recorder, snapshot_step, wire
+from consumers.extraction_wiring import extraction_step
+from consumers.recording_wiring import recorder, snapshot_step
+from consumers.wiring import Installation, wire
 from pipeline.cutting import SnapshotStep
 from pipeline.errors import BrokerUnavailableError, InvalidInputError
 from pipeline.extracting import ExtractionStep

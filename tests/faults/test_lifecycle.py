@@ -13,7 +13,7 @@ from compose.embedded import embedded_kafka
 from compose.processes import free_port
 from compose.real_kafka import real_kafka
 from consumers.deadlines import longest_stop
-from consumers.wiring import recorder
+from consumers.recording_wiring import recorder
 from pipeline.messages import encode
 from pipeline.planning import FIRST_TICKET, ready_data, ready_event
 from schemas.extraction import Extraction, Outcome

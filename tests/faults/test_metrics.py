@@ -17,15 +17,10 @@ from aiokafka import TopicPartition
 from pymongo.errors import AutoReconnect
 
 from consumers.exporting import PrometheusExporter
+from consumers.extraction_wiring import configured_model, extraction_step
 from consumers.pool import Pool, PoolLimits
-from consumers.wiring import (
-    Installation,
-    configured_model,
-    extraction_step,
-    recorder,
-    snapshot_step,
-    wire,
-)
+from consumers.recording_wiring import recorder, snapshot_step
+from consumers.wiring import Installation, wire
 from pipeline.ports import Model
 from pipeline.settings import LLMSettings, Settings
 from pipeline.stores.backlog import read_backlog

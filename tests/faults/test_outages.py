@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from consumers.extraction_wiring import extraction_step
 from consumers.pool import LONGEST_HOLD
-from consumers.wiring import Installation, extraction_step, recorder, snapshot_step, wire
+from consumers.recording_wiring import recorder, snapshot_step
+from consumers.wiring import Installation, wire
 from pipeline.breaking import IN_A_ROW
 from pipeline.extracting import ExtractionStep
 from pipeline.gating import HeldError

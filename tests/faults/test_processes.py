@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from compose.real_kafka import real_kafka
-from consumers.wiring import recorder
+from consumers.recording_wiring import recorder
 from pipeline.auditing import AuditReport
 from pipeline.crash_points import CrashPoint
 from pipeline.messages import encode

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from consumers.wiring import Installation, extraction_step, recorder, snapshot_step, wire
+from consumers.extraction_wiring import extraction_step
+from consumers.recording_wiring import recorder, snapshot_step
+from consumers.wiring import Installation, wire
 from pipeline.extracting import ExtractionStep
 from pipeline.models.choosing import model_from
 from pipeline.models.own import OwnModels

@@ -9,8 +9,9 @@ from itertools import count
 from pathlib import Path
 
 from cli.system import ROLES, apps_of
+from consumers.recording_wiring import recorder
 from consumers.running import run_until_signal
-from consumers.wiring import Installation, installation, recorder
+from consumers.wiring import Installation, installation
 from pipeline.crash_points import CrashPoint, arm
 from pipeline.errors import RecordingUnavailableError
 from pipeline.logs import configure_logs

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from consumers.wiring import Installation, extraction_step, wire
+from consumers.extraction_wiring import extraction_step
+from consumers.wiring import Installation, wire
 from pipeline import extracting
 from pipeline.crash_loops import CRASHES, SUSPECT_CLAIMS, SuspectError
 from pipeline.planning import new_extraction, ready_data

@@ -8,7 +8,8 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from consumers.wiring import Installation, embedding_step, wire
+from consumers.embedding_wiring import embedding_step
+from consumers.wiring import Installation, wire
 from pipeline import crash_points
 from pipeline.crash_points import CrashPoint
 from pipeline.embedding.batching import BatchedEmbedder

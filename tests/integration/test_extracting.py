@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from consumers.wiring import Installation, extraction_step, wire
+from consumers.extraction_wiring import extraction_step
+from consumers.wiring import Installation, wire
 from pipeline.errors import AnswerError
 from pipeline.gating import HeldError
 from pipeline.messages import encode

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from consumers.extraction_wiring import extraction_step
 from consumers.operating import letter_desk
-from consumers.wiring import Installation, extraction_step
+from consumers.wiring import Installation
 from pipeline.crash_points import CrashPoint
 from pipeline.errors import AnswerError, LetterError
 from pipeline.letters import desk as desk_module

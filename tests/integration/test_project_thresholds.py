@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from consumers.wiring import Installation, recorder, snapshot_step, waker, wire
+from consumers.recording_wiring import recorder, snapshot_step, waker
+from consumers.wiring import Installation, wire
 from pipeline.settings import Settings
 from pipeline.stores.mongo import Database
 from schemas.identity import SessionIdentity

@@ -6,7 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from consumers.wiring import Installation, extraction_step
+from consumers.extraction_wiring import extraction_step
+from consumers.wiring import Installation
 from pipeline.cutting import rules_of
 from pipeline.errors import SettingsUnreadableError
 from pipeline.settings import SnapshotSettings

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from consumers.wiring import Installation, embedding_step, filler, wire
+from consumers.embedding_wiring import embedding_step, filler
+from consumers.wiring import Installation, wire
 from pipeline.embedding.ledger import texts_of
 from pipeline.embedding.ports import Purpose, Refused, Vector
 from pipeline.embedding.reembedding import Reembedder, Report

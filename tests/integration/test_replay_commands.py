@@ -11,9 +11,10 @@ import typer
 from typer.testing import CliRunner, Result
 
 from cli.replay import register
+from consumers.extraction_wiring import extraction_step
 from consumers.jobs_app import JobsApp
 from consumers.operating import jobs_app
-from consumers.wiring import extraction_step, wire
+from consumers.wiring import wire
 from pipeline.errors import JobError
 from pipeline.settings import Settings
 from pipeline.stores.jobs import MongoJobs

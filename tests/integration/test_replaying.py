@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from consumers.extraction_wiring import extraction_step
 from consumers.operating import replay_desk, replay_runner
-from consumers.wiring import Installation, extraction_step
+from consumers.wiring import Installation
 from pipeline import settling
 from pipeline.crash_points import CrashPoint
 from pipeline.errors import AnswerError, JobError

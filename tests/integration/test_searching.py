@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from consumers.wiring import recorder
+from consumers.recording_wiring import recorder
 from pipeline import filters
 from pipeline.embedding.ports import Purpose, Refused, Vector
 from pipeline.reading.index import Mode
