@@ -321,7 +321,7 @@ def _procedural(routes: APIRouter) -> None:
             memory = await _one(memory_id, query, call, Kind.PROCEDURAL)
             await call.parts.saver.end(memory, _author(query, call.caller))
             return DeleteResult(deleted_count=1)
-        return await _forget(memory_id, query, call, Kind.PROCEDURAL, states=_KEPT)
+        return await _forget(memory_id, query, call, Kind.PROCEDURAL)
 
 
 def _procedure(
@@ -470,13 +470,8 @@ async def _correct(
     return entry_of(await call.parts.saver.correct(old, draft, _author(body, call.caller)))
 
 
-async def _forget(
-    memory_id: str,
-    query: DeleteQuery,
-    call: Call,
-    kind: Kind,
-    *,
-    states: tuple[RunState, ...] = (RunState.CURRENT,),
-) -> DeleteResult:
-    await call.parts.forgetter.forget(await _one(memory_id, query, call, kind, states=states))
+async def _forget(memory_id: str, query: DeleteQuery, call: Call, kind: Kind) -> DeleteResult:
+    # Also what is history only: nobody reads it by default, and it is somebody's all the same.
+    memory = await _one(memory_id, query, call, kind, states=tuple(RunState))
+    await call.parts.forgetter.forget(memory)
     return DeleteResult(deleted_count=1)

@@ -8,7 +8,15 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from schemas.topics import DELAYS
@@ -28,6 +36,17 @@ Span = Annotated[
     Field(gt=timedelta(0), le=timedelta(days=90)),
 ]
 """A positive span of at most 90 days: seconds, or ISO 8601 (`PT2M`)."""
+
+
+def _sendable(key: SecretStr) -> SecretStr:
+    # A client that can't put it into a header says so with every request, and quotes it.
+    if not all("!" <= character <= "~" for character in key.get_secret_value()):
+        raise ValueError("must be of visible ASCII characters, without spaces")
+    return key
+
+
+Key = Annotated[SecretStr, AfterValidator(_sendable)]
+"""What is sent in a header; it is never shown."""
 
 
 class _Group(BaseModel):
@@ -72,7 +91,7 @@ class LLMSettings(_Group):
     base_url: str | None = None
     """None: the vendor's own. `openai_compatible` needs one, up to what comes before
     `/chat/completions`."""
-    api_key: SecretStr | None = None
+    api_key: Key | None = None
     """It is never shown. `openai_compatible` may do without."""
     timeout: Span = timedelta(seconds=60)
     """The deadline of one request."""
@@ -95,7 +114,7 @@ class EmbeddingSettings(_Group):
     base_url: str | None = None
     """None: the vendor's own. `openai_compatible` needs one, up to what comes before
     `/embeddings`."""
-    api_key: SecretStr | None = None
+    api_key: Key | None = None
     """It is never shown. `openai_compatible` may do without."""
     dimension: int | None = Field(default=None, ge=1, le=8192)
     """How many numbers a vector has; a vector of any other number is none. `local` has 384."""
@@ -114,7 +133,7 @@ class RerankSettings(_Group):
     """As the provider names it. None: rerank-2.5."""
     base_url: str | None = None
     """None: the vendor's own. Else up to what comes before `/rerank`."""
-    api_key: SecretStr | None = None
+    api_key: Key | None = None
     """It is never shown. A server of one's own may do without."""
     timeout: Span = timedelta(seconds=5)
     """The deadline of one request; after it the ranks of the sources do."""

@@ -284,6 +284,22 @@ async def test_each_kind_is_forgotten(
         assert "planted" not in await everything(db)
 
 
+async def test_what_is_history_only_is_forgotten_too(server: Server, db: Database) -> None:
+    mara = {"user_id": "mara", "label": "seat"}
+    async with httpx.AsyncClient(base_url=f"{server.url}/api/v1/memory", timeout=30) as http:
+        old = (await http.post("/semantic", json={"text": "planted", **mara})).json()
+        await http.post("/semantic", json={"text": "Or the aisle.", **mara})
+        new = (await http.post("/semantic", json={"text": "None.", "upsert": True, **mara})).json()
+
+        answer = await http.delete(f"/semantic/{old['id']}", params={"user_id": "mara"})
+        left = await http.get(f"/semantic/{new['id']}", params={"user_id": "mara"})
+
+    assert old["id"] != new["id"]
+    assert answer.json() == {"deleted_count": 1, "acknowledged": True}
+    assert left.json()["text"] == "None."
+    assert "planted" not in await everything(db)
+
+
 async def test_a_procedure_is_forgotten_only_where_that_is_asked_for(
     server: Server, db: Database
 ) -> None:

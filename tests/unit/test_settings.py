@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from cli.environment import configured
+from pipeline.errors import ConfigurationError
 from pipeline.settings import Settings
 from tests.settings_page import page
 
@@ -52,6 +54,18 @@ def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AFTERTURN_MONGO__URI", "mongodb://u:planted@h")
 
     assert "planted" not in repr(Settings())
+
+
+@pytest.mark.parametrize("group", ["LLM", "EMBEDDING", "RERANK"])
+@pytest.mark.parametrize("key", ["sk-schlüssel", "sk planted", "sk-planted\n", "\u200bsk-planted"])
+def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(
+    monkeypatch: pytest.MonkeyPatch, group: str, key: str
+) -> None:
+    monkeypatch.setenv(f"AFTERTURN_{group}__API_KEY", key)
+
+    with pytest.raises(ConfigurationError, match=f"AFTERTURN_{group}__API_KEY.*ASCII") as refused:
+        configured()
+    assert key not in str(refused.value)
 
 
 def test_the_settings_page_is_what_the_settings_are() -> None:
