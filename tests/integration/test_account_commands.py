@@ -1,47 +1,27 @@
 """`./afterturn accounts`: what operators see, and that they see a secret once."""
 
 import json
-from collections.abc import Callable
 from typing import Any
-from uuid import uuid4
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
 from cli.accounts import register
 from pipeline.errors import AccountError
+from tests.integration.commanding import Command, command_of, settings_of, told
 from tests.integration.test_command_line import environment, result_of, run
 
 __all__ = ["environment"]
 
-Command = Callable[..., Result]
-
 
 @pytest.fixture
 def settings(mongo_uri: str) -> dict[str, str]:
-    return {
-        "AFTERTURN_MONGO__URI": mongo_uri,
-        "AFTERTURN_MONGO__DATABASE": f"test_{uuid4().hex[:12]}",
-    }
+    return settings_of(mongo_uri)
 
 
 @pytest.fixture
 def command(settings: dict[str, str], tmp_path: Any) -> Command:
     """Return what runs a command in this process: an own one for each takes seconds."""
-    application = typer.Typer()
-    register(application)
-
-    def called(*arguments: str) -> Result:
-        words = ["accounts", *arguments, "--data-dir", str(tmp_path)]
-        return CliRunner().invoke(application, words, env=settings)
-
-    return called
-
-
-def told(finished: Result) -> dict[str, Any]:
-    assert finished.exit_code == 0, finished.output
-    return json.loads(finished.stdout.splitlines()[-1])
+    return command_of(register, "accounts", settings, tmp_path)
 
 
 def test_the_life_of_an_account(command: Command) -> None:

@@ -2,13 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
-from uuid import uuid4
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
 from cli.letters import register
 from consumers.wiring import wire
@@ -18,21 +14,16 @@ from pipeline.stores.mongo import connect, database
 from schemas.failure import Coordinates, FailureClass
 from schemas.message import IncomingMessage
 from schemas.topics import SNAPSHOT_READY, Stage
+from tests.integration.commanding import Command, command_of, settings_of, told
 from tests.integration.test_extracting import Broker, ScriptedModel, announced, run
 
 SAID = "I live in Porto and nobody else may know."
 RUBBISH = b'{"user_says": "hush"}'
 
-Command = Callable[..., Result]
-
 
 @pytest.fixture
 def settings(mongo_uri: str) -> dict[str, str]:
-    return {
-        "AFTERTURN_MONGO__URI": mongo_uri,
-        "AFTERTURN_MONGO__DATABASE": f"test_{uuid4().hex[:12]}",
-        "AFTERTURN_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1",
-    }
+    return settings_of(mongo_uri) | {"AFTERTURN_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1"}
 
 
 @pytest.fixture
@@ -41,14 +32,7 @@ def command(settings: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path:
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     asyncio.run(two_letters())
-    application = typer.Typer()
-    register(application)
-
-    def called(*arguments: str) -> Result:
-        words = ["letters", *arguments, "--data-dir", str(tmp_path)]
-        return CliRunner().invoke(application, words, env=settings)
-
-    return called
+    return command_of(register, "letters", settings, tmp_path)
 
 
 async def two_letters() -> None:
@@ -65,11 +49,6 @@ async def two_letters() -> None:
         await parts.dead_letters.bury(rubbish, Stage.EXTRACTION)
     finally:
         await client.close()
-
-
-def told(finished: Result) -> dict[str, Any]:
-    assert finished.exit_code == 0, (finished.output, finished.exception)
-    return json.loads(finished.stdout.splitlines()[-1])
 
 
 def test_an_operator_finds_the_cause_and_puts_it_right(command: Command) -> None:

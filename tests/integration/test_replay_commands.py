@@ -1,14 +1,10 @@
 """`./afterturn replay`, and the process that runs what it starts."""
 
 import asyncio
-import json
 from collections.abc import Callable
 from typing import Any
-from uuid import uuid4
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
 from cli.replay import register
 from consumers.extraction_wiring import extraction_step
@@ -20,6 +16,7 @@ from pipeline.settings import Settings
 from pipeline.stores.jobs import MongoJobs
 from pipeline.stores.mongo import connect, database
 from schemas.job import Job, JobState
+from tests.integration.commanding import Command, command_of, settings_of, told
 from tests.integration.test_extracting import (
     PATIENCE_SECONDS,
     Broker,
@@ -29,15 +26,10 @@ from tests.integration.test_extracting import (
     run,
 )
 
-Command = Callable[..., Result]
-
 
 @pytest.fixture
 def settings(mongo_uri: str) -> dict[str, str]:
-    return {
-        "AFTERTURN_MONGO__URI": mongo_uri,
-        "AFTERTURN_MONGO__DATABASE": f"test_{uuid4().hex[:12]}",
-    }
+    return settings_of(mongo_uri)
 
 
 @pytest.fixture
@@ -46,14 +38,7 @@ def command(settings: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path:
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     asyncio.run(with_parts(talk))
-    application = typer.Typer()
-    register(application)
-
-    def called(*arguments: str) -> Result:
-        words = ["replay", *arguments, "--data-dir", str(tmp_path)]
-        return CliRunner().invoke(application, words, env=settings)
-
-    return called
+    return command_of(register, "replay", settings, tmp_path)
 
 
 async def with_parts(work: Callable[..., Any]) -> None:
@@ -81,11 +66,6 @@ async def jobs_run(parts: Any, broker: Broker) -> None:
                 await step(broker.waiting.popleft())
             await asyncio.sleep(0.01)
     await app.stop()
-
-
-def told(finished: Result) -> dict[str, Any]:
-    assert finished.exit_code == 0, (finished.output, finished.exception)
-    return json.loads(finished.stdout.splitlines()[-1])
 
 
 def test_a_replay_from_its_estimate_to_its_report(command: Command) -> None:
