@@ -78,10 +78,18 @@ class _Armed:
     passes_left: int = 0
 
 
-def arm(point: CrashPoint, *, passes: int = 0) -> None:
-    """Make this process die at `point`, after having passed it `passes` times. For tests."""
+def arm(point: CrashPoint | None, *, passes: int = 0) -> None:
+    """Make this process die at `point`, after having passed it `passes` times. For tests.
+
+    None: it dies nowhere.
+    """
     _Armed.point = point
     _Armed.passes_left = passes
+
+
+def armed() -> CrashPoint | None:
+    """Return where this process would die."""
+    return _Armed.point
 
 
 def reached(point: CrashPoint) -> None:

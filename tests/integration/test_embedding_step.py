@@ -444,7 +444,7 @@ def deaths(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(crash_points.os, "kill", dies)
     yield
-    crash_points.arm(CrashPoint.BEFORE_COMMIT)
+    crash_points.arm(None)
 
 
 POINTS = [
@@ -484,7 +484,7 @@ async def test_whoever_comes_after_a_death_finishes(
     except DiedError:
         died = True
     assert died, f"{point} was never reached"
-    crash_points.arm(CrashPoint.BEFORE_COMMIT)
+    crash_points.arm(None)
 
     for _ in range(3):
         time.later += timedelta(hours=1)

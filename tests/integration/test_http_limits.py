@@ -412,10 +412,13 @@ async def test_long_conversations_are_looked_through_beside_the_event_loop(
     async def ask() -> None:
         answers.append(await http.post("/context", json={**asked, "top_k": 5}))
 
+    began = time.perf_counter()
     gap = await largest_gap(ask())
+    took = time.perf_counter() - began
 
     assert answers[0].json()["metadata"]["memory_counts"] == {"stm": 5}
-    assert gap < 0.5
+    # On the event loop nearly all of it would be one gap, on however slow a machine.
+    assert gap < took / 3
 
 
 async def test_blank_text_is_told_so(http: httpx.AsyncClient) -> None:
