@@ -32,6 +32,7 @@ def letter_desk(parts: Installation, *, by: str) -> LetterDesk:
         snapshots=parts.snapshots,
         turns=parts.turns,
         deliveries=MongoDeliveries(parts.database),
+        embeddings=parts.embeddings,
         fates=parts.fates,
         publisher=parts.publisher,
         actions=MongoOperatorActions(parts.database),

@@ -153,17 +153,17 @@ class DeadLetters:
         record: Record,
         attempts: Sequence[Attempt],
         *,
-        ticket: str | None,
+        deaths: int,
         model: str,
         is_exhausted: bool,
     ) -> Letter:
         """Return the letter of a record that can't be embedded; nothing is stored yet.
 
-        It is the same letter for as long as the same message of the record is the live one.
+        A record has one, which counts how often it was given up: `deaths`, with this time.
         """
-        failure = attempts[-1].failure
+        failure, died_at = attempts[-1].failure, attempts[-1].failed_at
         return Letter(
-            letter_id=self._ids.letter(Stage.EMBEDDING, record.record_id, ticket),
+            letter_id=self.letter_of_record(record.record_id),
             stage=Stage.EMBEDDING.value,
             failure_class=failure.failure_class,
             reason=failure.reason,
@@ -176,9 +176,16 @@ class DeadLetters:
             value=message.value,
             headers=message.headers,
             project_id=record.scope.project_id,
+            record_id=record.record_id,
             model=model,
-            created_at=attempts[-1].failed_at,
+            created_at=died_at,
+            died_at=died_at if deaths > 1 else None,
+            deaths=deaths,
         )
+
+    def letter_of_record(self, record_id: str) -> str:
+        """Return the id of a record's letter, whether it has one or not."""
+        return self._ids.letter(Stage.EMBEDDING, record_id)
 
     async def keep(self, letter: Letter) -> None:
         """Store a letter, publish it, mark it as sent.

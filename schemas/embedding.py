@@ -50,6 +50,8 @@ class Embedding(Frozen):
     attempts: tuple[Attempt, ...] = ()
     """The failed ones since it became pending."""
     first_failed_ms: int | None = None
+    deaths: int = 0
+    """How often it was given up, ever: its letter counts them."""
 
 
 class Reembedding(Frozen):

@@ -111,6 +111,8 @@ class Letter(Frozen):
     snapshot_id: str | None = None
     extraction_id: str | None = None
     part: int | None = None
+    record_id: str | None = None
+    """Of the record that can't be embedded."""
     model: str | None = None
     """The model that is configured, where one was to be asked."""
     created_at: datetime

@@ -68,6 +68,7 @@ def ended(
         refused=tuple(sorted(refused)),
         reason=next(iter(refused.values()), None),
         since_ms=embedding.since_ms,
+        deaths=embedding.deaths,
     )
 
 
@@ -87,7 +88,13 @@ def waiting(
 
 def dead(embedding: Embedding, reason: str, *, model: str) -> Embedding:
     """Return the state in which nothing is left to try."""
-    return _next(embedding, state=EmbeddingState.DEAD, reason=reason, model=model)
+    return _next(
+        embedding,
+        state=EmbeddingState.DEAD,
+        reason=reason,
+        model=model,
+        deaths=embedding.deaths + 1,
+    )
 
 
 def awake(embedding: Embedding, *, now_ms: int) -> Embedding:
@@ -106,6 +113,7 @@ def again(embedding: Embedding, *, now_ms: int) -> Embedding:
         writers=embedding.writers,
         since_ms=now_ms,
         due_ms=now_ms,
+        deaths=embedding.deaths,
     )
 
 

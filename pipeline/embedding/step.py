@@ -160,6 +160,9 @@ class EmbeddingStep:
             return True
         if done.state is EmbeddingState.EMBEDDED:
             await passage.ended_well()
+        if done.deaths:
+            letter_id = self._dead_letters.letter_of_record(record_id)
+            await self._dead_letters.resolve(letter_id, deaths=done.deaths)
         log.info("record_embedded", record=record_id, state=done.state, reason=done.reason)
         self._metrics.record_embedded(_COUNTED[done.state])
         return True
@@ -252,7 +255,7 @@ class EmbeddingStep:
                 message,
                 record,
                 (*found.embedding.attempts, attempt),
-                ticket=found.embedding.ticket,
+                deaths=found.embedding.deaths + 1,
                 model=self._filler.model,
                 is_exhausted=is_exhausted,
             )

@@ -13,10 +13,12 @@ from enum import StrEnum
 import structlog
 
 from pipeline.crash_points import CrashPoint, reached
+from pipeline.embedding.ledger import again
+from pipeline.embedding.ports import EmbeddingLedger
 from pipeline.errors import BrokerUnavailableError, LetterError
 from pipeline.fates import Fates
 from pipeline.letters.changing import AS_IT_WAS, Change, opened
-from pipeline.messages import EVENT_ID_HEADER, sent_back
+from pipeline.messages import EVENT_ID_HEADER, encode, sent_back
 from pipeline.planning import ready_data, ready_event, turns_of
 from pipeline.ports import (
     Clock,
@@ -29,11 +31,13 @@ from pipeline.ports import (
     Snapshots,
     Turns,
 )
+from pipeline.refolding import changed_event
+from schemas.embedding import EmbeddingState
 from schemas.extraction import Extraction, NextMessage, Outcome, PartState
 from schemas.failure import Letter, LetterState
 from schemas.message import IncomingMessage
 from schemas.operator_action import Act, OperatorAction
-from schemas.topics import SNAPSHOT_READY, Stage
+from schemas.topics import RECORD_CHANGED, SNAPSHOT_READY, Stage
 from schemas.turn import Turn
 
 log = structlog.get_logger()
@@ -75,6 +79,7 @@ class LetterDesk:
         snapshots: Snapshots,
         turns: Turns,
         deliveries: Deliveries,
+        embeddings: EmbeddingLedger,
         fates: Fates,
         publisher: Publisher,
         actions: OperatorActions,
@@ -89,6 +94,7 @@ class LetterDesk:
         self._snapshots = snapshots
         self._turns = turns
         self._deliveries = deliveries
+        self._embeddings = embeddings
         self._fates = fates
         self._publisher = publisher
         self._actions = actions
@@ -136,6 +142,8 @@ class LetterDesk:
         """
         if letter.extraction_id is not None and letter.part is not None:
             await self._redrive_part(letter, letter.extraction_id, letter.part, change)
+        elif letter.record_id is not None:
+            await self._redrive_record(letter, letter.record_id, change)
         else:
             await self._send_back(letter, change)
         log.info("letter_redriven", letter=letter.letter_id)
@@ -222,6 +230,35 @@ class LetterDesk:
         reached(CrashPoint.PART_OPENED)
         await self._is_changed(letter, LetterState.DEAD, LetterState.WAITING)
         await self._send(extraction_id)
+
+    async def _redrive_record(self, letter: Letter, record_id: str, change: Change) -> None:
+        """Let a record be embedded again: it is pending, and whoever embeds is woken."""
+        if letter.state is not LetterState.DEAD:
+            raise LetterError(f"it is {letter.state} and not dead: look at it again")
+        if not change.is_none:
+            raise LetterError("a record is embedded as it is: send it back without a change")
+        found = await self._embeddings.get(record_id)
+        if found is None:
+            raise LetterError("its record is gone: discard it")
+        if found.embedding.state is not EmbeddingState.DEAD:
+            # What it says has changed since, or another model was gone over to.
+            is_pending = found.embedding.state is EmbeddingState.PENDING
+            ends = LetterState.WAITING if is_pending else LetterState.RESOLVED
+            await self._change(letter, LetterState.DEAD, ends)
+            return
+        await self._note(Act.LETTER_REDRIVE, letter)
+        await self._try_anew(letter, record_id)
+        pending = again(found.embedding, now_ms=await self._server_time.now_ms())
+        if not await self._embeddings.swap(record_id, found.embedding, pending):
+            raise LetterError("something else has just changed it: look at it again")
+        reached(CrashPoint.PART_OPENED)
+        await self._is_changed(letter, LetterState.DEAD, LetterState.WAITING)
+        event = changed_event(found.record, self._clock.now())
+        try:
+            await self._publisher.publish(encode(RECORD_CHANGED.name, event))
+        except BrokerUnavailableError:
+            log.warning("fate_unsent", record=record_id)
+        reached(CrashPoint.MESSAGE_SENT_BACK)
 
     async def _send(self, extraction_id: str) -> None:
         extraction: Extraction | None = await self._extractions.get(extraction_id)

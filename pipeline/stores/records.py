@@ -19,7 +19,7 @@ from pymongo.errors import BulkWriteError, DocumentTooLarge
 from pipeline.ports import SlotKey
 from pipeline.stores.assertions import duplicates
 from pipeline.stores.mongo import SERVER_NOW_MS, Collection, Database, Document, readable
-from schemas.embedding import EmbeddingState
+from schemas.embedding import Embedding, EmbeddingState
 from schemas.identity import ReadScope
 from schemas.memory import RecordKind
 from schemas.record import Record
@@ -115,12 +115,14 @@ class MongoRecords:
                 "changed_ms": SERVER_NOW_MS,
                 "unannounced": {"$ifNull": ["$unannounced", SERVER_NOW_MS]},
                 "embedding": {
-                    "state": EmbeddingState.PENDING.value,
+                    # Each field by its name: servers differ in whether those left out would stay.
+                    **Embedding(state=EmbeddingState.PENDING).model_dump(mode="json"),
                     "rev": {"$add": [{"$ifNull": ["$embedding.rev", 0]}, 1]},
                     # Who may be writing vectors of what it said before writes them still.
                     "writers": {"$ifNull": ["$embedding.writers", []]},
                     "since_ms": SERVER_NOW_MS,
                     "due_ms": SERVER_NOW_MS,
+                    "deaths": {"$ifNull": ["$embedding.deaths", 0]},
                 },
             }
         result = await self._collection.update_one(

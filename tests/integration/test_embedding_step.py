@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from consumers.embedding_wiring import embedding_step
+from consumers.operating import letter_desk
 from consumers.wiring import Installation, wire
 from pipeline import crash_points
 from pipeline.crash_points import CrashPoint
@@ -20,6 +21,7 @@ from pipeline.embedding.ports import Purpose, Refused, Vector, content_hash
 from pipeline.embedding.step import EmbeddingStep, PendingEmbeddings
 from pipeline.errors import AnswerError, BrokerUnavailableError, ConfigurationError
 from pipeline.gating import HeldError
+from pipeline.ports import LetterQuery
 from pipeline.reading.memories import memories_of
 from pipeline.settings import EmbeddingSettings, Settings
 from pipeline.stores.mongo import Database, MongoServerTime
@@ -341,6 +343,46 @@ async def test_records_of_before_there_was_a_ledger_are_found(
     await woken(parts, time, embedding_step(parts, HashedEmbedder()), broker)
 
     assert await texts(parts) == {"Lives in Oslo."}
+
+
+async def test_a_letter_that_is_sent_back_is_embedded_or_dies_as_the_same_letter(
+    parts: Installation, broker: Broker
+) -> None:
+    bugs = [KeyError("a bug") for _ in range(6)]
+    step = embedding_step(parts, FailingEmbedder(*bugs))
+    desk = letter_desk(parts, by="an operator")
+    await said(parts, OSLO)
+    await delivered(step, broker)
+    (first,) = await parts.letters.matching(LetterQuery())
+
+    await desk.redrive(first)
+    await delivered(step, broker)
+    (second,) = await parts.letters.matching(LetterQuery())
+    await desk.redrive(second)
+    (under_way,) = await parts.letters.matching(LetterQuery())
+    await delivered(step, broker)
+    (third,) = await parts.letters.matching(LetterQuery())
+
+    assert (first.state, first.deaths, second.state, second.deaths) == ("dead", 1, "dead", 2)
+    assert second.letter_id == first.letter_id
+    assert len(second.attempts) == len(first.attempts)
+    assert (under_way.state, third.state) == ("waiting", "resolved")
+    assert (await embedding(parts)).state is EmbeddingState.EMBEDDED
+    assert await texts(parts) == {"Lives in Oslo."}
+
+
+async def test_a_letter_of_what_says_something_else_now_is_not_sent_back_twice(
+    parts: Installation, broker: Broker
+) -> None:
+    step = embedding_step(parts, FailingEmbedder(*[KeyError("a bug") for _ in range(3)]))
+    await said(parts, OSLO)
+    await delivered(step, broker)
+    (letter,) = await parts.letters.matching(LetterQuery())
+    await said(parts, ROME)
+    await delivered(step, broker)
+
+    (after,) = await parts.letters.matching(LetterQuery())
+    assert (letter.state, after.state) == ("dead", "resolved")
 
 
 async def test_what_is_no_news_of_a_record_is_a_letter(parts: Installation, broker: Broker) -> None:

@@ -16,6 +16,7 @@ from pipeline.stores.in_memory import MemoryRecords
 from pipeline.stores.mongo import Database
 from pipeline.stores.records import RUNS_BYTES, MongoRecords
 from schemas.assertion import Assertion
+from schemas.embedding import Embedding, EmbeddingState
 from schemas.identity import ReadScope, Scope, Visibility
 from schemas.memory import EpisodicContent, Kind, ProceduralContent, TaxonomicContent
 from schemas.record import Record
@@ -329,6 +330,7 @@ async def test_a_change_makes_the_embedding_pending(db: Database) -> None:
     assert changed is not None
     writers = [{"name": "w", "since_ms": 1}]
     done = {"state": "embedded", "model": "m", "rev": 4, "reason": "r", "writers": writers}
+    done |= {"deaths": 2, "ticket": "t", "refused": ["h"]}
     await db["records"].update_one({"_id": SAID.slot}, {"$set": {"embedding": done}})
     idle = await stored(records, changed, [SAID], changed=False)
     assert idle is not None
@@ -342,7 +344,9 @@ async def test_a_change_makes_the_embedding_pending(db: Database) -> None:
     since_ms = anew["embedding"].pop("since_ms")
     assert anew["embedding"].pop("due_ms") == since_ms
     assert abs(since_ms - time.time() * 1000) < 60_000
-    assert anew["embedding"] == {"state": "pending", "rev": 5, "writers": writers}
+    fresh = Embedding(state=EmbeddingState.PENDING).model_dump(mode="json")
+    del fresh["since_ms"], fresh["due_ms"]
+    assert anew["embedding"] == {**fresh, "rev": 5, "writers": writers, "deaths": 2}
 
 
 async def test_what_is_done_leaves_no_field_behind(db: Database) -> None:
