@@ -111,6 +111,8 @@ def test_every_command_is_tried_here() -> None:
         "./afterturn run waker",
         "./afterturn run snapshot",
         "./afterturn run extraction",
+        "./afterturn run embedding",
+        "./afterturn run jobs",
         "./afterturn run http",
     }
 
@@ -168,7 +170,8 @@ def test_a_deployment_is_set_up_and_runs(
         "AFTERTURN_LLM__PROVIDER": "openai_compatible",
         "AFTERTURN_LLM__MODEL": "none",
         "AFTERTURN_LLM__BASE_URL": "http://127.0.0.1:1/v1",
+        "AFTERTURN_EMBEDDING__PROVIDER": "local",
     }
-    for role in ("waker", "snapshot", "extraction", "http"):
+    for role in ("waker", "snapshot", "extraction", "embedding", "jobs", "http"):
         with running(f"./afterturn run {role}", checkout, servers | model, '"started"'):
             pass
