@@ -21,7 +21,7 @@ from tests.faults.campaign import (
     plan,
 )
 
-MANY = [plan(seed, sessions=40) for seed in range(60)]
+MANY = [plan(seed, sessions=40) for seed in range(240)]
 FAULTS = [event.fault for campaign in MANY for event in campaign.events]
 
 
