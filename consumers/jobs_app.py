@@ -37,6 +37,7 @@ class JobsApp:
         self._jobs = jobs
         self._runner = runner
         self._looking: asyncio.Task[None] | None = None
+        self._is_stopping = False
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def start(self) -> None:
@@ -45,6 +46,8 @@ class JobsApp:
 
     async def stop(self) -> None:
         """Leave each job where it is, for whoever comes next."""
+        # The driver may turn a cancellation into an error of its own, and so take it away.
+        self._is_stopping = True
         tasks = [*self._running.values(), *self.lasting()]
         for task in tasks:
             task.cancel()
@@ -56,7 +59,7 @@ class JobsApp:
         return [] if self._looking is None else [self._looking]
 
     async def _look(self) -> None:
-        while True:
+        while not self._is_stopping:
             try:
                 found = await self._jobs.all()
             except Exception as error:  # what is not the environment's is raised again
@@ -65,9 +68,11 @@ class JobsApp:
                 log.warning("jobs_not_read", exception=type(error).__name__)
                 found = []
             for job in found:
-                if job.state is JobState.OPEN and job.job_id not in self._running:
+                is_new = job.job_id not in self._running and not self._is_stopping
+                if job.state is JobState.OPEN and is_new:
                     self._begin(job.job_id)
-            await asyncio.sleep(LOOK_EVERY.total_seconds())
+            if not self._is_stopping:
+                await asyncio.sleep(LOOK_EVERY.total_seconds())
 
     def _begin(self, job_id: str) -> None:
         task = asyncio.create_task(self._run(job_id), name=f"job {job_id}")
