@@ -151,7 +151,7 @@ class ReplayRunner:
             return await self._stored(job, ended)
         for snapshot in found:
             job = await self._passed(job, snapshot)
-            if await self._stop(job) is not None:
+            if _is_spent(job):
                 return job
         if not found:
             await self._sleep(LOOK_EVERY.total_seconds())
@@ -176,8 +176,8 @@ class ReplayRunner:
 
     async def _stop(self, job: Job) -> str | None:
         """Return why it may not go on by itself."""
-        budget = job.replay.token_budget
-        if budget is not None and job.tokens >= budget:
+        if _is_spent(job):
+            budget = job.replay.token_budget
             return f"its budget of {budget} tokens is spent: resume it with another"
         if job.replay.stops_at_letter:
             ended = await self._extractions.of_job(job.job_id, is_open=False)
@@ -256,3 +256,8 @@ class ReplayRunner:
         if not is_mine:
             raise JobTakenError
         return after.model_copy(update={"rev": job.rev + 1})
+
+
+def _is_spent(job: Job) -> bool:
+    budget = job.replay.token_budget
+    return budget is not None and job.tokens >= budget
