@@ -25,6 +25,7 @@ from consumers.parsing import Record, incoming, raw_decoder, total_parser
 from consumers.pool import Pool, PoolLimits
 from consumers.reading import HoldingConsumer
 from consumers.topics_watch import TopicsWatch
+from pipeline.ending import end
 from pipeline.errors import BrokerUnavailableError, ConfigurationError
 from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.ports import ServerTime, Step
@@ -174,12 +175,9 @@ class ConsumerApp:
 
     async def _drain(self) -> None:
         watching, self._watching = self._watching, None
-        if watching is not None:
-            watching.cancel()
-        await asyncio.gather(*(pool.stop() for pool in self.pools.values()))
-        if watching is not None:
-            # It had as long as the pools to let go of Kafka, so a stop takes no longer for it.
-            await asyncio.wait({watching})
+        # It has as long as the pools to let go of Kafka, so a stop takes no longer for it.
+        watch_ends = end([] if watching is None else [watching])
+        await asyncio.gather(watch_ends, *(pool.stop() for pool in self.pools.values()))
 
     async def _disconnect(self) -> None:
         broker, self._broker = self._broker, None

@@ -23,6 +23,7 @@ from consumers.exporting import CONTENT_TYPE, PrometheusExporter
 from consumers.health_loop import LoopWatch
 from consumers.health_progress import ProgressWatch
 from consumers.health_readiness import CHECK_TIMEOUT, Condition, Dependency, conditions
+from pipeline.ending import end
 from pipeline.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -123,8 +124,7 @@ class Health:
         """Be not ready any more, and watch no more; serving goes on."""
         self._is_stopping = True
         if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait({self._looking})
+            await end([self._looking])
 
     def lasting(self) -> list[asyncio.Task[None]]:
         """Return the watch over progress, which liveness goes by."""

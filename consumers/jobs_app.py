@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 import structlog
 
+from pipeline.ending import end
 from pipeline.failures import is_infrastructure
 from pipeline.ports import Jobs
 from schemas.job import Job, JobState
@@ -37,7 +38,6 @@ class JobsApp:
         self._jobs = jobs
         self._runner = runner
         self._looking: asyncio.Task[None] | None = None
-        self._is_stopping = False
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def start(self) -> None:
@@ -46,20 +46,15 @@ class JobsApp:
 
     async def stop(self) -> None:
         """Leave each job where it is, for whoever comes next."""
-        # The driver may turn a cancellation into an error of its own, and so take it away.
-        self._is_stopping = True
-        tasks = [*self._running.values(), *self.lasting()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end(self.lasting())
+        await end(self._running.values())
 
     def lasting(self) -> list[asyncio.Task[None]]:
         """Return what looks."""
         return [] if self._looking is None else [self._looking]
 
     async def _look(self) -> None:
-        while not self._is_stopping:
+        while True:
             try:
                 found = await self._jobs.all()
             except Exception as error:  # what is not the environment's is raised again
@@ -68,11 +63,9 @@ class JobsApp:
                 log.warning("jobs_not_read", exception=type(error).__name__)
                 found = []
             for job in found:
-                is_new = job.job_id not in self._running and not self._is_stopping
-                if job.state is JobState.OPEN and is_new:
+                if job.state is JobState.OPEN and job.job_id not in self._running:
                     self._begin(job.job_id)
-            if not self._is_stopping:
-                await asyncio.sleep(LOOK_EVERY.total_seconds())
+            await asyncio.sleep(LOOK_EVERY.total_seconds())
 
     def _begin(self, job_id: str) -> None:
         task = asyncio.create_task(self._run(job_id), name=f"job {job_id}")

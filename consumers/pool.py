@@ -23,6 +23,7 @@ from consumers.commits import COMMIT_INTERVAL, Commits, PartitionConsumer, Progr
 from consumers.due import DueTimes
 from consumers.isolation import Isolation
 from pipeline.clock import SystemClock
+from pipeline.ending import end
 from pipeline.gating import HeldError
 from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.ports import Clock, Step
@@ -368,8 +369,7 @@ class Pool(ConsumerRebalanceListener):
         lanes = list(self._lanes.values())
         await self._give_up(lanes, cancels=True)
         if self._committing is not None:
-            self._committing.cancel()
-            await asyncio.wait({self._committing})
+            await end([self._committing])
             self._committing = None
 
     async def _give_up(self, lanes: Iterable[_Lane], *, cancels: bool = False) -> None:
@@ -383,9 +383,7 @@ class Pool(ConsumerRebalanceListener):
             if left:
                 log.warning("drain_timed_out", pool=self.name, left=len(left), cancels=cancels)
             if left and cancels:
-                for task in left:
-                    task.cancel()
-                await asyncio.wait(left, timeout=CANCEL_TIMEOUT.total_seconds())
+                await end(left, within=CANCEL_TIMEOUT)
         await self._commits.commit([lane.progress for lane in given_up])
         if self._isolation is not None:
             ended = [lane for lane in given_up if all(task.done() for task in lane.tasks)]

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
+from pipeline.ending import end
 from pipeline.errors import PartEndedError
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -98,9 +99,7 @@ async def _stop(
     apps: Sequence[Runnable], starting: asyncio.Future[list[None]], told: asyncio.Task[bool]
 ) -> None:
     log.info("stopping")
-    told.cancel()
-    starting.cancel()
-    await asyncio.wait({starting, told})
+    await end([told, starting])
     results = await asyncio.gather(*(app.stop() for app in apps), return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):

@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 
 from pipeline.crash_points import CrashPoint, reached
+from pipeline.ending import end
 from pipeline.errors import BrokerUnavailableError
 from pipeline.messages import encode
 from pipeline.ports import Publisher
@@ -63,10 +64,7 @@ class Announcer:
         """Take nothing more, wait for what is on its way, cancel what takes longer."""
         self._is_stopped = True
         await self.drain(timeout)
-        left = list(self._on_their_way)
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await end(self._on_their_way)
 
     async def _publish(self, event: TurnRecorded | SessionClosed) -> None:
         try:

@@ -19,6 +19,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
+from pipeline.ending import end
 from pipeline.errors import BrokerUnavailableError, MessageTooLargeError
 from pipeline.settings import KafkaSettings
 from schemas.message import OutgoingMessage
@@ -77,18 +78,14 @@ class KafkaPublisher:
         """Deliver what is under way and disconnect, both within `timeout`. Idempotent."""
         self._is_stopped = True
         if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.wait({self._connecting})
+            await end([self._connecting])
         if self._producer is not None:
             self._retire(self._producer, timeout)
             self._producer = None
         if not self._background:
             return
         await asyncio.wait(self._background, timeout=timeout.total_seconds())
-        for task in self._background:
-            task.cancel()
-        if self._background:
-            await asyncio.wait(self._background, timeout=DISCONNECT_TIMEOUT.total_seconds())
+        await end(self._background, within=DISCONNECT_TIMEOUT)
 
     async def _connected(self) -> AIOKafkaProducer:
         if self._is_stopped:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Final, Protocol
 
 from pipeline.embedding.ports import Purpose, Refused, Vector
+from pipeline.ending import end
 from pipeline.failures import classify
 from pipeline.metrics import NO_METRICS, Metrics
 
@@ -113,11 +114,7 @@ class BatchedEmbedder:
 
     async def aclose(self) -> None:
         """Break off what is asked for, and close what is open."""
-        requests = set(self._requests)
-        for request in requests:
-            request.cancel()
-        if requests:
-            await asyncio.wait(requests)
+        await end(self._requests)
         await self._source.aclose()
 
     def _gather(self, asked: Sequence[_Asked]) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 
 from consumers.operating import replay_desk, replay_runner
+from pipeline.ending import end
 from pipeline.guarding import ROW
 from pipeline.resuming import resume_guard
 from pipeline.stores.switches import MongoGuards
@@ -34,8 +35,7 @@ async def test_a_bad_replay_stops_itself_and_live_traffic_goes_on(
     running = asyncio.create_task(replay_runner(world.parts, ScriptedModel({})).run(job.job_id))
     replays = await begun(world)
     # The process that runs it dies here; what it began is the consumers'.
-    running.cancel()
-    await asyncio.wait({running})
+    await end([running])
 
     endpoint.respond_with(always(scripted.says("Sorry.")))
     soon_ms = await world.parts.server_time.now_ms() + SOON_MS
