@@ -14,11 +14,11 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.errors import answer, too_often, unavailable
-from pipeline.access import Permission, may
+from pipeline.access.rates import Buckets, Rate
+from pipeline.access.rights import Permission, may
+from pipeline.access.signing_in import Authenticator, Principal
 from pipeline.errors import TooOftenError, UnauthenticatedError
 from pipeline.metrics import Metrics, Refusal
-from pipeline.rates import Buckets, Rate
-from pipeline.signing_in import Authenticator, Principal
 
 SIGN_IN_PATH: Final = "/api/v1/oauth/token"
 OPEN: Final = frozenset({"/health/live", "/health/ready", SIGN_IN_PATH})

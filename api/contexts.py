@@ -12,10 +12,10 @@ from pymongo.errors import PyMongoError
 from api.chunks import chunk_of, turn_chunk
 from api.errors import unavailable
 from api.parts import Call
-from pipeline.failures import classify
-from pipeline.filters import Filter
+from pipeline.failing.failures import classify
 from pipeline.offloading import aside
 from pipeline.reading.contexts import Piece, Style, selected, texts_of, together, written
+from pipeline.reading.filters import Filter
 from pipeline.reading.index import Mode
 from pipeline.reading.reranking import Reranker
 from pipeline.reading.searching import Found, Query

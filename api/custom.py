@@ -11,12 +11,12 @@ from pydantic import Field
 from api.naming import Named
 from api.parts import Call, Called, Storing
 from api.texts import Said, Sent
-from pipeline.custom import tags_of
 from pipeline.errors import UnknownTypeError, UnsupportedError
 from pipeline.reading.index import Mode
 from pipeline.reading.memories import Memory
 from pipeline.reading.wanted import Wanted
-from pipeline.saving import Author, Draft
+from pipeline.saving.custom import tags_of
+from pipeline.saving.direct import Author, Draft
 from schemas.identity import ReadScope, Scope, Visibility
 from schemas.memory import SAVED_CHARACTERS, CustomContent, CustomKind
 from schemas.project import CustomType

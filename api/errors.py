@@ -32,7 +32,7 @@ from pipeline.errors import (
     UnscopedReadError,
     UnsupportedError,
 )
-from pipeline.failures import our_frame
+from pipeline.failing.failures import our_frame
 from pipeline.recording import rule_of
 
 RETRY_AFTER: Final = {"Retry-After": "1"}

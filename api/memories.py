@@ -11,7 +11,7 @@ from api.parts import Call, Called, Storing
 from api.texts import Said
 from pipeline.errors import UnknownMemoryError
 from pipeline.reading.memories import Memory, memories_of
-from pipeline.saving import Author, Draft
+from pipeline.saving.direct import Author, Draft
 from schemas.identity import Visibility
 from schemas.memory import (
     SAVED_CHARACTERS,

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from api.texts import Sent
+from pipeline.access.signing_in import Principal
 from pipeline.errors import ForbiddenError, InvalidInputError, Problem, UnscopedReadError
-from pipeline.signing_in import Principal
 from schemas.identity import DEFAULT_PROJECT, Name, ReadScope, Scope, Visibility
 
 _DEPRECATED_VISIBILITY = "shared"

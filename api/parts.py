@@ -11,15 +11,15 @@ from pydantic import TypeAdapter, ValidationError
 from api.access import Gatekeeper
 from api.naming import Caller, refused
 from consumers.exporting import PrometheusExporter
-from pipeline.forgetting import Forgetter
+from pipeline.access.quotas import Quota
+from pipeline.access.signing_in import Logins
+from pipeline.forgetting.records import Forgetter
 from pipeline.metrics import Metrics
-from pipeline.ports import Records
-from pipeline.quotas import Quota
+from pipeline.ports.records import Records
 from pipeline.reading.reranking import Reranker
 from pipeline.reading.searching import Searcher
 from pipeline.recording import rule_of
-from pipeline.saving import Saver
-from pipeline.signing_in import Logins
+from pipeline.saving.direct import Saver
 from pipeline.stores.executions import MongoExecutions
 from pipeline.stores.projects import MongoProjects
 from producers.recording import Recorder

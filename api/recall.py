@@ -11,10 +11,10 @@ from api.chunks import chunk_of
 from api.contexts import STM, Source, Wish, build, without_memory
 from api.naming import Named, refused
 from api.parts import Call, Called
-from pipeline import filters
 from pipeline.errors import FilterError
-from pipeline.filters import Filter
+from pipeline.reading import filters
 from pipeline.reading.contexts import Style
+from pipeline.reading.filters import Filter
 from pipeline.reading.index import Mode
 from pipeline.reading.trivial import needs_no_memory
 from pipeline.reading.wanted import Wanted

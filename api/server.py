@@ -23,16 +23,16 @@ from api.parts import Parts
 from consumers.reading_wiring import searcher
 from consumers.recording_wiring import recorder
 from consumers.wiring import Installation
-from pipeline.access import HASHING_PURPOSE, Secrets
-from pipeline.access_tokens import SIGNING_PURPOSE, Tokens
+from pipeline.access.quotas import Quota
+from pipeline.access.rates import Buckets
+from pipeline.access.rights import HASHING_PURPOSE, Secrets
+from pipeline.access.signing_in import Authenticator, Logins
+from pipeline.access.tokens import SIGNING_PURPOSE, Tokens
 from pipeline.errors import ConfigurationError
-from pipeline.quotas import Quota
-from pipeline.rates import Buckets
 from pipeline.reading.reranking import reranker_from
 from pipeline.reading.searching import Searcher
-from pipeline.saving import Saver
+from pipeline.saving.direct import Saver
 from pipeline.settings import HttpSettings
-from pipeline.signing_in import Authenticator, Logins
 from pipeline.stores.accounts import MongoAccounts
 from pipeline.stores.executions import MongoExecutions
 from pipeline.stores.operator_actions import MongoOperatorActions

@@ -14,9 +14,9 @@ from fastapi.responses import JSONResponse
 
 from api.access import SIGN_IN_PATH
 from api.errors import retry_after
-from pipeline.access_tokens import LIFE
+from pipeline.access.signing_in import Logins
+from pipeline.access.tokens import LIFE
 from pipeline.errors import TooOftenError, UnauthenticatedError
-from pipeline.signing_in import Logins
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _FIELDS: Final = 20

@@ -16,9 +16,9 @@ from pymongo import monitoring
 from benchmarks.figures import Figure
 from consumers.extraction_wiring import extraction_step
 from consumers.wiring import Installation, wire
+from pipeline.extracting.planning import FIRST_TICKET, ready_data, ready_event
 from pipeline.messages import encode
-from pipeline.planning import FIRST_TICKET, ready_data, ready_event
-from pipeline.ports import ModelRequest
+from pipeline.ports.model import ModelRequest
 from pipeline.stores.mongo import connect, database
 from schemas.extraction import Reply
 from schemas.failure import Coordinates

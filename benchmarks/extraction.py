@@ -15,7 +15,7 @@ from cli.system import apps_of
 from consumers.extraction_wiring import configured_model
 from consumers.recording_wiring import recorder
 from consumers.wiring import Installation
-from pipeline.ports import ModelRequest
+from pipeline.ports.model import ModelRequest
 from pipeline.settings import LLMSettings
 from schemas.memory import Kind
 from schemas.turn import Turn

@@ -17,8 +17,8 @@ from cli.system import ROLES, apps_of
 from consumers.lag import group_lag
 from consumers.recording_wiring import recorder
 from consumers.wiring import Installation
+from pipeline.extracting.planning import FIRST_TICKET, extraction_id, ready_data, ready_event
 from pipeline.messages import encode
-from pipeline.planning import FIRST_TICKET, extraction_id, ready_data, ready_event
 from producers.recording import Recorder
 from schemas.event import TurnRecorded, TurnRecordedData, event_id
 from schemas.message import OutgoingMessage

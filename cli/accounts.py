@@ -13,9 +13,9 @@ from cli.connecting import connected
 from cli.environment import DATA_DIR, AsJson, DataDir, settings_for, who_calls
 from cli.output import Output, counted
 from cli.running import run
-from pipeline.access import HASHING_PURPOSE, Secrets
-from pipeline.accounts import AccountDesk, NewSecret
-from pipeline.signing_in import FRESH
+from pipeline.access.accounts import AccountDesk, NewSecret
+from pipeline.access.rights import HASHING_PURPOSE, Secrets
+from pipeline.access.signing_in import FRESH
 from pipeline.stores.accounts import MongoAccounts
 from pipeline.stores.operator_actions import MongoOperatorActions
 from schemas.access import SECRETS, Role, ServiceAccount

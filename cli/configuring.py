@@ -15,7 +15,7 @@ from cli.resuming import held_back
 from cli.running import run
 from consumers.wiring import Installation
 from pipeline.errors import ConfigurationError
-from pipeline.projects import (
+from pipeline.projects.configuring import (
     Difference,
     Finding,
     RefusedSettingsError,

@@ -18,9 +18,9 @@ from consumers.deadlines import deadline_problems
 from pipeline.embedding.checking import mending, not_active, probed
 from pipeline.embedding.choosing import embedder_from, model_name
 from pipeline.errors import BrokerUnavailableError, ConfigurationError
-from pipeline.failures import action
+from pipeline.failing.failures import action
+from pipeline.failing.reasons import remedy
 from pipeline.models.choosing import model_from
-from pipeline.reasons import remedy
 from pipeline.settings import LLMSettings, Settings
 from pipeline.stores.indexes import INDEXES
 from pipeline.stores.mongo import SERVER_NOW_MS, Database, connect, database

@@ -14,7 +14,7 @@ from cli.redriving import discard, redrive, restore
 from cli.running import run
 from consumers.operating import letter_desk
 from pipeline.letters.grouping import Group, grouped
-from pipeline.ports import LetterQuery
+from pipeline.ports.letters import LetterQuery
 from schemas.failure import FailureClass, Letter, LetterState
 from schemas.topics import Stage
 from schemas.turn import Turn

@@ -17,7 +17,7 @@ from pipeline.errors import LetterError
 from pipeline.letters.bulk import Pace, Tally, redrive_all
 from pipeline.letters.changing import Change
 from pipeline.letters.desk import DiscardReason, LetterDesk
-from pipeline.ports import LetterQuery, Letters
+from pipeline.ports.letters import LetterQuery, Letters
 from schemas.failure import Letter, LetterState
 
 Some = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="As `list` has them.")]

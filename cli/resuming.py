@@ -10,8 +10,8 @@ from cli.environment import DATA_DIR, AsJson, DataDir, settings_for
 from cli.output import Output
 from cli.running import run
 from consumers.wiring import Installation
-from pipeline.reasons import Reason, remedy
-from pipeline.resuming import resume_breaker, resume_guard
+from pipeline.failing.reasons import Reason, remedy
+from pipeline.failing.resuming import resume_breaker, resume_guard
 from pipeline.settings import Settings
 from pipeline.stores.switches import MongoBreakers, MongoGuards
 from schemas.breaker import Breaker, BreakerPhase

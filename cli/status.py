@@ -15,8 +15,8 @@ from cli.running import run
 from consumers.lag import group_lag
 from consumers.wiring import Installation
 from pipeline.errors import BrokerUnavailableError, ConfigurationError
-from pipeline.failures import action
-from pipeline.reasons import remedy
+from pipeline.failing.failures import action
+from pipeline.failing.reasons import remedy
 from pipeline.settings import Settings
 from producers.topics import check_topics
 from schemas.embedding import EmbeddingState

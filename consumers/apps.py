@@ -28,7 +28,8 @@ from consumers.topics_watch import TopicsWatch
 from pipeline.ending import end
 from pipeline.errors import BrokerUnavailableError, ConfigurationError
 from pipeline.metrics import NO_METRICS, Metrics
-from pipeline.ports import ServerTime, Step
+from pipeline.ports.clocks import ServerTime
+from pipeline.ports.step import Step
 from pipeline.settings import KafkaSettings, Settings
 from producers.topics import check_topics
 from schemas.topics import (

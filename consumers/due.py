@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 from pymongo.errors import PyMongoError
 
-from pipeline.ports import ServerTime
+from pipeline.ports.clocks import ServerTime
 from schemas.message import IncomingMessage
 from schemas.topics import RetryTier
 

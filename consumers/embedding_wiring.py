@@ -11,8 +11,8 @@ from pipeline.embedding.filling import Filler
 from pipeline.embedding.ports import Embedder
 from pipeline.embedding.reembedding import Reembedder
 from pipeline.embedding.step import EmbeddingStep
-from pipeline.gating import Gate
-from pipeline.limiting import Limiter
+from pipeline.failing.gating import Gate
+from pipeline.failing.limiting import Limiter
 from pipeline.metrics import NO_METRICS, Metrics
 from pipeline.models.asking import quiet_vendor_loggers
 from pipeline.settings import EmbeddingSettings

@@ -11,21 +11,21 @@ from consumers.wiring import (
     cooldowns,
     retry_tiers,
 )
-from pipeline.extracting import ExtractionStep
-from pipeline.extractors import ProjectExtractors, Target, Targets
-from pipeline.failed_attempts import FailedAttempts
-from pipeline.gating import Gate, Share
-from pipeline.limiting import Limiter
+from pipeline.extracting.extractors import ProjectExtractors, Target, Targets
+from pipeline.extracting.settling import Settler
+from pipeline.extracting.step import ExtractionStep
+from pipeline.failing.failed_attempts import FailedAttempts
+from pipeline.failing.gating import Gate, Share
+from pipeline.failing.limiting import Limiter
+from pipeline.failing.reasons import Reason
 from pipeline.metrics import Provider
 from pipeline.models.asking import InstructedModel, quiet_vendor_loggers
 from pipeline.models.choosing import model_from
 from pipeline.models.metering import MeteredModel
 from pipeline.models.own import OwnModels, UnaskableModel
-from pipeline.ports import Model
-from pipeline.reasons import Reason
+from pipeline.ports.model import Model
 from pipeline.replaying.succession import Succession
 from pipeline.settings import LLMSettings
-from pipeline.settling import Settler
 from pipeline.stores.switches import MongoBreakers, MongoGuards
 from schemas.project import ExtractionLLM
 from schemas.topics import Stage

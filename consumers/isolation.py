@@ -17,8 +17,8 @@ from aiokafka import TopicPartition
 from pymongo.errors import PyMongoError
 
 from consumers.room import Room
-from pipeline.crash_loops import SET_ASIDE, Course, SuspectError, course_of
-from pipeline.ports import Deliveries
+from pipeline.failing.crash_loops import SET_ASIDE, Course, SuspectError, course_of
+from pipeline.ports.deliveries import Deliveries
 from schemas.message import IncomingMessage
 from schemas.topics import Stage
 

@@ -7,8 +7,8 @@ from typing import Final, Protocol
 import structlog
 
 from pipeline.ending import end
-from pipeline.failures import is_infrastructure
-from pipeline.ports import Jobs
+from pipeline.failing.failures import is_infrastructure
+from pipeline.ports.jobs import Jobs
 from schemas.job import Job, JobState
 
 LOOK_EVERY: Final = timedelta(seconds=2)

@@ -11,7 +11,7 @@ from consumers.jobs_app import JobsApp
 from consumers.wiring import Installation
 from pipeline.letters.desk import LetterDesk
 from pipeline.models.own import OwnModels
-from pipeline.ports import Model
+from pipeline.ports.model import Model
 from pipeline.replaying.desk import ReplayDesk
 from pipeline.replaying.running import ReplayRunner, Step
 from pipeline.stores.deliveries import MongoDeliveries

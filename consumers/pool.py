@@ -24,9 +24,10 @@ from consumers.due import DueTimes
 from consumers.isolation import Isolation
 from pipeline.clock import SystemClock
 from pipeline.ending import end
-from pipeline.gating import HeldError
+from pipeline.failing.gating import HeldError
 from pipeline.metrics import NO_METRICS, Metrics
-from pipeline.ports import Clock, Step
+from pipeline.ports.clocks import Clock
+from pipeline.ports.step import Step
 from schemas.message import IncomingMessage
 
 FIRST_HOLD: Final = timedelta(seconds=1)

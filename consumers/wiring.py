@@ -9,17 +9,18 @@ from uuid import uuid4
 from consumers.exporting import PrometheusExporter
 from consumers.isolation import Isolation, SeparableStep
 from consumers.room import Room
-from pipeline.blanking import Blanker
-from pipeline.breaking import Cooldowns
 from pipeline.clock import SystemClock
-from pipeline.dead_letters import DeadLetters
 from pipeline.embedding.cleaning import Cleaner
-from pipeline.fates import Fates
-from pipeline.forgetting import Forgetter
+from pipeline.extracting.fates import Fates
+from pipeline.failing.breaking import Cooldowns
+from pipeline.failing.dead_letters import DeadLetters
+from pipeline.folding.refolding import Folder
+from pipeline.forgetting.blanking import Blanker
+from pipeline.forgetting.records import Forgetter
 from pipeline.ids import OpaqueIds
 from pipeline.metrics import NO_METRICS, Metrics
-from pipeline.ports import Publisher, ServerTime
-from pipeline.refolding import Folder
+from pipeline.ports.clocks import ServerTime
+from pipeline.ports.publisher import Publisher
 from pipeline.settings import Settings
 from pipeline.stores.assertions import MongoAssertions
 from pipeline.stores.deliveries import MongoDeliveries

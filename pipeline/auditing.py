@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from pipeline.asserting import said_in
-from pipeline.barring import is_barred, standing
 from pipeline.embedding.ledger import texts_of
 from pipeline.embedding.ports import Embedded
-from pipeline.folding import fold
+from pipeline.extracting.judging import judge_answers
+from pipeline.folding.asserting import said_in
+from pipeline.folding.folder import fold
+from pipeline.folding.slots import slot_of
+from pipeline.forgetting.barring import is_barred, standing
 from pipeline.ids import OpaqueIds
-from pipeline.judging import judge_answers
-from pipeline.slots import slot_of
 from schemas.assertion import Assertion
 from schemas.embedding import EmbeddingState
 from schemas.extraction import Extraction, Outcome

@@ -16,20 +16,14 @@ from pymongo.errors import DuplicateKeyError
 
 from pipeline.crash_points import CrashPoint, reached
 from pipeline.errors import MessageError, MissingDocumentError, SettingsUnreadableError
+from pipeline.extracting.planning import FIRST_TICKET, ready_data, ready_event
 from pipeline.ids import OpaqueIds
 from pipeline.messages import decode, encode
-from pipeline.planning import FIRST_TICKET, ready_data, ready_event
-from pipeline.ports import (
-    OpenSession,
-    OpenTurn,
-    Projects,
-    Publisher,
-    ServerTime,
-    Sessions,
-    SessionState,
-    Snapshots,
-    Turns,
-)
+from pipeline.ports.clocks import ServerTime
+from pipeline.ports.projects import Projects
+from pipeline.ports.publisher import Publisher
+from pipeline.ports.snapshots import Snapshots
+from pipeline.ports.turns import OpenSession, OpenTurn, Sessions, SessionState, Turns
 from pipeline.settings import SnapshotSettings
 from schemas.event import SessionClosed, TurnRecorded
 from schemas.failure import FailureClass

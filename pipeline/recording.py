@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from pipeline.errors import InvalidInputError, Problem
 from pipeline.ids import OpaqueIds
-from pipeline.ports import NewestTurn, SessionState
+from pipeline.ports.turns import NewestTurn, SessionState
 from schemas.event import moment
 from schemas.identity import SessionIdentity
 from schemas.turn import CONTENT_BYTES, METADATA_BYTES, METADATA_DEPTH, ToolCall, Turn, TurnDraft

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import structlog
 
-from pipeline.failures import classify, is_infrastructure
+from pipeline.failing.failures import classify, is_infrastructure
 from pipeline.metrics import NO_METRICS, Metrics, SweepName
 
 Item = TypeVar("Item")

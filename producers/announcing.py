@@ -14,7 +14,7 @@ from pipeline.crash_points import CrashPoint, reached
 from pipeline.ending import end
 from pipeline.errors import BrokerUnavailableError
 from pipeline.messages import encode
-from pipeline.ports import Publisher
+from pipeline.ports.publisher import Publisher
 from schemas.event import SessionClosed, TurnRecorded
 from schemas.topics import TURN_RECORDED
 

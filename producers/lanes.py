@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from pipeline.errors import RecordingUnavailableError
-from pipeline.ports import NewestTurn, SessionState
+from pipeline.ports.turns import NewestTurn, SessionState
 from schemas.identity import SessionIdentity
 
 _Place = tuple[str, str | None, str, str]

@@ -17,15 +17,9 @@ from pymongo.errors import DuplicateKeyError, PyMongoError
 from pipeline.crash_points import CrashPoint, reached
 from pipeline.errors import ConflictError, RecordingUnavailableError
 from pipeline.ids import OpaqueIds
-from pipeline.ports import (
-    Clock,
-    IdempotencyKey,
-    NewestTurn,
-    Publisher,
-    Sessions,
-    SessionState,
-    Turns,
-)
+from pipeline.ports.clocks import Clock
+from pipeline.ports.publisher import Publisher
+from pipeline.ports.turns import IdempotencyKey, NewestTurn, Sessions, SessionState, Turns
 from pipeline.recording import Accepted, accept, accept_identity, compose
 from pipeline.tokens import count_aside
 from producers.announcing import Announcer

@@ -17,7 +17,11 @@ from pipeline.crash_points import CrashPoint, reached
 from pipeline.cutting import is_due, rules_of
 from pipeline.messages import encode
 from pipeline.metrics import NO_METRICS, Metrics
-from pipeline.ports import OpenSession, Projects, Publisher, ServerTime, Snapshots, Turns
+from pipeline.ports.clocks import ServerTime
+from pipeline.ports.projects import Projects
+from pipeline.ports.publisher import Publisher
+from pipeline.ports.snapshots import Snapshots
+from pipeline.ports.turns import OpenSession, Turns
 from pipeline.settings import SnapshotSettings
 from pipeline.sweeping import mend_each
 from schemas.event import TurnRecorded, TurnRecordedData, event_id

@@ -11,7 +11,7 @@ from schemas.identity import Name
 
 
 class Role(StrEnum):
-    """What an account is for; see `pipeline/access.py` for what each may do."""
+    """What an account is for; see `pipeline/access/rights.py` for what each may do."""
 
     AGENT = "agent"
     OPERATOR = "operator"

@@ -1,7 +1,7 @@
 """What a project sets for itself: the `memory:` block of its `project-config.yaml`, as stored.
 
 What a project leaves out is the process's own setting or the default named here. What becomes of
-each key is in `pipeline.project_keys`.
+each key is in `pipeline.projects.keys`.
 """
 
 import re

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pipeline.folding import fold
+from pipeline.folding.folder import fold
+from pipeline.folding.slots import slot_key, slots_of
 from pipeline.ids import OpaqueIds
-from pipeline.slots import slot_key, slots_of
 from schemas.assertion import Assertion, Evidence, SourcePosition
 from schemas.identity import Scope, Visibility
 from schemas.memory import Content, Kind, SemanticContent

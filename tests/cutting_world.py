@@ -15,7 +15,7 @@ from pymongo.errors import DuplicateKeyError
 from pipeline.cutting import Cutter
 from pipeline.errors import BrokerUnavailableError
 from pipeline.ids import OpaqueIds
-from pipeline.ports import OpenSession, OpenTurn, SessionState
+from pipeline.ports.turns import OpenSession, OpenTurn, SessionState
 from pipeline.settings import SnapshotSettings
 from schemas.event import SnapshotReady
 from schemas.identity import SessionIdentity

@@ -7,9 +7,10 @@ from typing import Any, cast
 import pytest
 
 from pipeline.errors import BrokerUnavailableError
+from pipeline.folding.refolding import Folder
 from pipeline.messages import decode
-from pipeline.ports import Assertions, Publisher, Records
-from pipeline.refolding import Folder
+from pipeline.ports.publisher import Publisher
+from pipeline.ports.records import Assertions, Records
 from pipeline.stores.in_memory import MemoryAssertions, MemoryRecords
 from pipeline.stores.records import MARK_GRACE
 from schemas.assertion import Assertion

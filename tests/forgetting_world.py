@@ -6,14 +6,15 @@ from datetime import timedelta
 from itertools import count
 from typing import cast
 
-from pipeline.asserting import assert_run
-from pipeline.barring import Bars, is_barred, standing
-from pipeline.forgetting import Forgetter
-from pipeline.judging import Judgement
-from pipeline.ports import Assertions, Publisher, Records
+from pipeline.extracting.judging import Judgement
+from pipeline.folding.asserting import assert_run
+from pipeline.folding.refolding import Folder
+from pipeline.forgetting.barring import Bars, is_barred, standing
+from pipeline.forgetting.records import Forgetter
+from pipeline.ports.publisher import Publisher
+from pipeline.ports.records import Assertions, Records
 from pipeline.reading.memories import Memory, memories_of
-from pipeline.refolding import Folder
-from pipeline.saving import Author, Draft, Saver
+from pipeline.saving.direct import Author, Draft, Saver
 from pipeline.stores.in_memory import MemoryTombstones
 from schemas.assertion import Assertion
 from schemas.memory import Kind

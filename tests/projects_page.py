@@ -2,7 +2,7 @@
 
 import sys
 
-from pipeline.project_keys import KEYS, Key
+from pipeline.projects.keys import KEYS, Key
 
 
 def table() -> str:

@@ -8,13 +8,13 @@ from pymongo.errors import AutoReconnect
 
 from consumers.wiring import Installation, wire
 from pipeline.embedding.ports import Purpose, Refused, StoredVector, content_hash
-from pipeline.filters import Condition
-from pipeline.ports import ServerTime
+from pipeline.ports.clocks import ServerTime
+from pipeline.reading.filters import Condition
 from pipeline.reading.index import Mode
 from pipeline.reading.memories import Memory, memories_of
 from pipeline.reading.ports import Version
 from pipeline.reading.searching import Found, Searcher
-from pipeline.saving import Author, Draft, Saver
+from pipeline.saving.direct import Author, Draft, Saver
 from pipeline.settings import Settings
 from pipeline.stores.mongo import SERVER_NOW_MS, Database
 from pipeline.stores.record_reads import MongoRecordReads

@@ -118,6 +118,8 @@ _DOING = re.compile(r"写|做|画|拍|收藏|吃|喝|搭配|尝试|研究|参加
 
 def _members(value: str) -> list[str]:
     parts = [part for part in re.split(r"、|以及|和(?=[^平])|及(?!时)|与", value) if part]
+    if not parts:
+        return []
     if re.match(r"在|用|从|对", value) or (
         _DOING.match(parts[0]) and not all(_DOING.match(part) for part in parts[1:])
     ):

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from pipeline.embedding.ports import Purpose, Refused, Vector
 from pipeline.ending import end
-from pipeline.failures import classify
+from pipeline.failing.failures import classify
 from pipeline.metrics import NO_METRICS, Metrics
 
 GATHERED_FOR: Final = timedelta(milliseconds=5)

@@ -6,8 +6,8 @@ import structlog
 
 from pipeline.embedding.ports import ActiveModel, Embedder, Purpose, Refused
 from pipeline.errors import ConfigurationError
-from pipeline.failures import action, classify
-from pipeline.reasons import remedy
+from pipeline.failing.failures import action, classify
+from pipeline.failing.reasons import remedy
 from schemas.failure import Failure
 
 PROBE: Final = "afterturn"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pipeline.crash_points import CrashPoint, reached
 from pipeline.embedding.ledger import again, begun, left, texts_of
 from pipeline.embedding.ports import EmbeddingLedger, Vectors
-from pipeline.ports import ServerTime
+from pipeline.ports.clocks import ServerTime
 from schemas.embedding import EmbeddingState
 
 

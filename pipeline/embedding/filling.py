@@ -23,7 +23,7 @@ from pipeline.embedding.ports import (
     Vector,
     Vectors,
 )
-from pipeline.ports import ServerTime
+from pipeline.ports.clocks import ServerTime
 from schemas.embedding import Embedding, EmbeddingState
 
 Answered = Callable[[Sequence[Refused]], Awaitable[None]]

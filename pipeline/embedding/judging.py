@@ -9,8 +9,8 @@ import numpy as np
 
 from pipeline.embedding.ports import Vector
 from pipeline.errors import AnswerError
-from pipeline.reasons import Reason
-from pipeline.unchecked import field_of, list_of
+from pipeline.extracting.unchecked import field_of, list_of
+from pipeline.failing.reasons import Reason
 from schemas.failure import FailureClass
 
 _NUMBERS: Final = (int, float)

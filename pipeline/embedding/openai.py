@@ -10,8 +10,8 @@ import openai
 from pipeline.embedding.judging import judged
 from pipeline.embedding.ports import Purpose, Vector
 from pipeline.errors import AnswerError
+from pipeline.failing.reasons import Reason
 from pipeline.models.http import BoundedClient
-from pipeline.reasons import Reason
 from schemas.failure import FailureClass
 
 OPENAI_URL: Final = "https://api.openai.com/v1"

@@ -51,7 +51,7 @@ class Embedder(Protocol):
         """Return a vector for each text, or why it has none; in the order of the texts.
 
         Raises:
-            Exception: The service failed; `pipeline.failures` says what is to be done about it.
+            Exception: The service failed; `pipeline.failing.failures` says what is to be done.
         """
         ...
 

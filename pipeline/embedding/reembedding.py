@@ -16,7 +16,7 @@ import structlog
 from pipeline.embedding.cleaning import Cleaner
 from pipeline.embedding.filling import Filler
 from pipeline.embedding.ports import ActiveModel, Embedded, EmbeddingLedger, Refused, Vectors
-from pipeline.failures import classify
+from pipeline.failing.failures import classify
 from schemas.embedding import EmbeddingState, Reembedding
 
 PASSES: Final = 3

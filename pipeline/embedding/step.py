@@ -11,20 +11,21 @@ from typing import Final
 
 import structlog
 
-from pipeline.crash_loops import crash_loop
 from pipeline.crash_points import CrashPoint, reached
-from pipeline.dead_letters import DeadLetters
 from pipeline.embedding import ledger as steps
 from pipeline.embedding.filling import Filler, Outlook
 from pipeline.embedding.ports import ActiveModel, Embedded, EmbeddingLedger, Refused
 from pipeline.errors import BrokerUnavailableError, MessageError
-from pipeline.failures import classify, is_infrastructure
-from pipeline.gating import Gate, HeldError, Passage
+from pipeline.failing.crash_loops import crash_loop
+from pipeline.failing.dead_letters import DeadLetters
+from pipeline.failing.failures import classify, is_infrastructure
+from pipeline.failing.gating import Gate, HeldError, Passage
+from pipeline.failing.retry import GiveUp, Hold, RetryIn, decide
+from pipeline.folding.refolding import changed_event
 from pipeline.messages import decode, encode, forward
 from pipeline.metrics import NO_METRICS, EmbeddingOutcome, Metrics
-from pipeline.ports import Clock, Publisher, ServerTime
-from pipeline.refolding import changed_event
-from pipeline.retry import GiveUp, Hold, RetryIn, decide
+from pipeline.ports.clocks import Clock, ServerTime
+from pipeline.ports.publisher import Publisher
 from pipeline.sweeping import mend_each
 from schemas.embedding import Embedding, EmbeddingState
 from schemas.event import RecordChanged

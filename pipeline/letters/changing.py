@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.errors import LetterError
-from pipeline.planning import halves, turns_of
+from pipeline.extracting.planning import halves, turns_of
 from schemas.extraction import Part, PartState
 from schemas.turn import Turn
 

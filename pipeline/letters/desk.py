@@ -16,22 +16,19 @@ from pipeline.crash_points import CrashPoint, reached
 from pipeline.embedding.ledger import again
 from pipeline.embedding.ports import EmbeddingLedger
 from pipeline.errors import BrokerUnavailableError, LetterError
-from pipeline.fates import Fates
+from pipeline.extracting.fates import Fates
+from pipeline.extracting.planning import ready_data, ready_event, turns_of
+from pipeline.folding.refolding import changed_event
 from pipeline.letters.changing import AS_IT_WAS, Change, opened
 from pipeline.messages import EVENT_ID_HEADER, encode, sent_back
-from pipeline.planning import ready_data, ready_event, turns_of
-from pipeline.ports import (
-    Clock,
-    Deliveries,
-    Extractions,
-    Letters,
-    OperatorActions,
-    Publisher,
-    ServerTime,
-    Snapshots,
-    Turns,
-)
-from pipeline.refolding import changed_event
+from pipeline.ports.clocks import Clock, ServerTime
+from pipeline.ports.deliveries import Deliveries
+from pipeline.ports.extractions import Extractions
+from pipeline.ports.letters import Letters
+from pipeline.ports.operator_actions import OperatorActions
+from pipeline.ports.publisher import Publisher
+from pipeline.ports.snapshots import Snapshots
+from pipeline.ports.turns import Turns
 from schemas.embedding import EmbeddingState
 from schemas.extraction import Extraction, NextMessage, Outcome, PartState
 from schemas.failure import Letter, LetterState

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from pydantic import JsonValue
 
-from pipeline.reasons import Reason
+from pipeline.failing.reasons import Reason
 from schemas.memory import Kind
 
 ANSWER_CHARACTERS: Final = 1_000_000

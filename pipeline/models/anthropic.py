@@ -7,10 +7,10 @@ import anthropic
 import instructor
 from anthropic.types import Message, TextBlock, ToolUseBlock, Usage
 
+from pipeline.extracting.unchecked import field_of, list_of, object_of, text_of
+from pipeline.failing.reasons import Reason
 from pipeline.models.exchange import Call, Received, Seen
 from pipeline.models.http import BoundedClient
-from pipeline.reasons import Reason
-from pipeline.unchecked import field_of, list_of, object_of, text_of
 from schemas.failure import FailureClass
 
 ANTHROPIC_URL: Final = "https://api.anthropic.com"

@@ -15,16 +15,17 @@ import instructor
 from instructor.core.exceptions import InstructorRetryException, ResponseParsingError
 from pydantic import BaseModel, ValidationError
 
-from pipeline import prompting
 from pipeline.clock import SystemClock
 from pipeline.errors import AnswerError
-from pipeline.failures import classify
+from pipeline.extracting import prompting
+from pipeline.extracting.redaction import NO_SECRETS, redact_json
+from pipeline.failing.failures import classify
+from pipeline.failing.reasons import Reason
 from pipeline.models.answers import DefectError, loads
 from pipeline.models.exchange import EXCHANGE, Exchange, Memories, Received, Seen, total
 from pipeline.offloading import apart
-from pipeline.ports import Clock, ModelRequest
-from pipeline.reasons import Reason
-from pipeline.redaction import NO_SECRETS, redact_json
+from pipeline.ports.clocks import Clock
+from pipeline.ports.model import ModelRequest
 from schemas.extraction import Reply
 from schemas.failure import Failure, FailureClass
 from schemas.turn import Turn

@@ -4,7 +4,7 @@ from typing import Final
 
 from pipeline.errors import ConfigurationError
 from pipeline.models.asking import InstructedModel, Vendor
-from pipeline.ports import Clock
+from pipeline.ports.clocks import Clock
 from pipeline.settings import LLMSettings
 
 _KEY_WANTED: Final = frozenset({"openai", "anthropic", "gemini"})

@@ -14,11 +14,11 @@ import instructor
 from instructor.core.exceptions import ResponseParsingError
 from pydantic import JsonValue, ValidationError
 
-from pipeline import prompting
 from pipeline.errors import AnswerError
-from pipeline.failures import token
+from pipeline.extracting import prompting
+from pipeline.failing.failures import token
+from pipeline.failing.reasons import Reason
 from pipeline.models.answers import DefectError, parse
-from pipeline.reasons import Reason
 from schemas.failure import FailureClass
 from schemas.memory import Answer
 

@@ -13,11 +13,11 @@ from google.genai.errors import APIError
 from httpx2 import HTTPError
 from openai.types import CompletionUsage
 
-from pipeline import prompting
+from pipeline.extracting import prompting
+from pipeline.extracting.unchecked import field_of, list_of, object_of, text_of
+from pipeline.failing.reasons import Reason
 from pipeline.models.exchange import Call, Received, Seen
 from pipeline.models.http import BoundedClient
-from pipeline.reasons import Reason
-from pipeline.unchecked import field_of, list_of, object_of, text_of
 from schemas.failure import FailureClass
 
 GEMINI_URL: Final = "https://generativelanguage.googleapis.com"

@@ -12,7 +12,7 @@ from typing import Any, Final
 import httpx2
 
 from pipeline.errors import AnswerError
-from pipeline.reasons import Reason
+from pipeline.failing.reasons import Reason
 from schemas.failure import FailureClass
 
 ANSWER_BYTES: Final = 8 * 1024 * 1024

@@ -3,9 +3,9 @@
 import asyncio
 
 from pipeline.errors import AnswerError
-from pipeline.failures import classify
+from pipeline.failing.failures import classify
 from pipeline.metrics import Metrics, Provider
-from pipeline.ports import Model, ModelRequest
+from pipeline.ports.model import Model, ModelRequest
 from schemas.extraction import Reply
 from schemas.failure import FailureClass
 

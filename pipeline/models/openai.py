@@ -14,10 +14,10 @@ from openai.types.chat import (
 )
 from openai.types.chat.chat_completion import Choice
 
+from pipeline.extracting.unchecked import field_of, list_of, object_of, text_of
+from pipeline.failing.reasons import Reason
 from pipeline.models.exchange import Call, Received, Seen
 from pipeline.models.http import BoundedClient
-from pipeline.reasons import Reason
-from pipeline.unchecked import field_of, list_of, object_of, text_of
 from schemas.failure import FailureClass
 
 OPENAI_URL: Final = "https://api.openai.com/v1"

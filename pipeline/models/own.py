@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipeline.errors import AnswerError
+from pipeline.extracting.prompting import extractor_version
+from pipeline.failing.reasons import Reason
 from pipeline.models.asking import InstructedModel
 from pipeline.models.choosing import model_from
-from pipeline.ports import Model, ModelRequest
-from pipeline.prompting import extractor_version
-from pipeline.reasons import Reason
+from pipeline.ports.model import Model, ModelRequest
 from pipeline.settings import LLMSettings
 from schemas.extraction import Reply
 from schemas.failure import FailureClass

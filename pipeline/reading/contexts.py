@@ -1,7 +1,7 @@
 """From what was found to a context for a prompt: together, without repeats, within a budget.
 
 Pure. What memories and turns say is data: in the block it is escaped, and the block is always
-closed. Extraction knows the block again by its marks (`pipeline.recalled`) and leaves it out.
+closed. Extraction leaves the block out, known by its marks (`pipeline.extracting.recalled`).
 """
 
 import re
@@ -12,10 +12,10 @@ from enum import StrEnum
 from typing import Any, Final
 from xml.sax.saxutils import escape, quoteattr
 
+from pipeline.extracting.recalled import CLOSING, OPENING
+from pipeline.folding.slots import normalized
 from pipeline.reading.duplicates import distinct
 from pipeline.reading.fusing import K
-from pipeline.recalled import CLOSING, OPENING
-from pipeline.slots import normalized
 
 RESERVE_TOKENS: Final = 500
 """What a budget keeps back for the format."""

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from pipeline.slots import normalized
+from pipeline.folding.slots import normalized
 
 NEAR: Final = 0.9
 """Jaccard index of two sets of words from which on one may repeat the other."""

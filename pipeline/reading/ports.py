@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from pipeline.filters import Condition, Filter
+from pipeline.reading.filters import Condition, Filter
 from pipeline.reading.wanted import Run
 from schemas.identity import ReadScope
 from schemas.memory import RecordKind

@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Any, Final, Protocol, cast
 
 from pipeline.errors import AnswerError, ConfigurationError
+from pipeline.failing.reasons import Reason
 from pipeline.models.http import BoundedClient
-from pipeline.reasons import Reason
 from pipeline.settings import RerankSettings
 from schemas.failure import FailureClass
 
@@ -29,7 +29,7 @@ class Reranker(Protocol):
         """Return the places of texts, best first, each once.
 
         Raises:
-            Exception: The service failed; `pipeline.failures` says what is to be done about it.
+            Exception: The service failed; `pipeline.failing.failures` says what is to be done.
         """
         ...
 

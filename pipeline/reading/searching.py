@@ -14,10 +14,10 @@ from typing import Final, Generic, TypeVar
 import structlog
 
 from pipeline.embedding.ports import ActiveModel, Embedder, Purpose, Refused, Vector, Vectors
-from pipeline.failures import classify
-from pipeline.filters import EVERYTHING, Filter
-from pipeline.ports import ServerTime
+from pipeline.failing.failures import classify
+from pipeline.ports.clocks import ServerTime
 from pipeline.reading.cache import CachedIndex, IndexCache, Question, Scored
+from pipeline.reading.filters import EVERYTHING, Filter
 from pipeline.reading.index import Hit, Mode
 from pipeline.reading.memories import Memory, key_of
 from pipeline.reading.ports import Narrowed, RecordReads, TurnReads

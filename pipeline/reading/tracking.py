@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final, TypeVar
 
 from pipeline.embedding.ports import Vector, Vectors, content_hash
-from pipeline.ports import ServerTime
+from pipeline.ports.clocks import ServerTime
 from pipeline.reading.cache import CachedIndex
 from pipeline.reading.index import Entry
 from pipeline.reading.memories import Memory, memories_of

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, cast
 
-from pipeline import custom, filters
-from pipeline.filters import EVERYTHING, Condition, Filter
+from pipeline.reading import filters
+from pipeline.reading.filters import EVERYTHING, Condition, Filter
+from pipeline.saving import custom
 from schemas.memory import CustomContent, Tag
 from schemas.record import ContentRun, RunState
 

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pipeline.errors import JobError
-from pipeline.ports import Extractions, Jobs, OperatorActions, ServerTime, Snapshots, Turns
+from pipeline.ports.clocks import ServerTime
+from pipeline.ports.extractions import Extractions
+from pipeline.ports.jobs import Jobs
+from pipeline.ports.operator_actions import OperatorActions
+from pipeline.ports.snapshots import Snapshots
+from pipeline.ports.turns import Turns
 from schemas.extraction import Extraction, Outcome
 from schemas.job import Job, JobState, Replay, Selection
 from schemas.operator_action import Act, OperatorAction

@@ -15,10 +15,14 @@ import structlog
 
 from pipeline.crash_points import CrashPoint, reached
 from pipeline.errors import BrokerUnavailableError
-from pipeline.extractors import Extractors
-from pipeline.fates import Fates
-from pipeline.planning import new_extraction, ready_data
-from pipeline.ports import Clock, Extractions, Jobs, ServerTime, Snapshots, Turns
+from pipeline.extracting.extractors import Extractors
+from pipeline.extracting.fates import Fates
+from pipeline.extracting.planning import new_extraction, ready_data
+from pipeline.ports.clocks import Clock, ServerTime
+from pipeline.ports.extractions import Extractions
+from pipeline.ports.jobs import Jobs
+from pipeline.ports.snapshots import Snapshots
+from pipeline.ports.turns import Turns
 from schemas.extraction import Extraction, NextMessage, Outcome
 from schemas.job import Job, JobLease, JobState
 from schemas.snapshot import Snapshot

@@ -8,8 +8,11 @@ go, so that no reader ever finds nothing. Cut anywhere, the same message finishe
 from collections.abc import Sequence
 
 from pipeline.crash_points import CrashPoint, reached
-from pipeline.ports import Assertions, Extractions, Letters, Snapshots
-from pipeline.refolding import Folder
+from pipeline.folding.refolding import Folder
+from pipeline.ports.extractions import Extractions
+from pipeline.ports.letters import Letters
+from pipeline.ports.records import Assertions
+from pipeline.ports.snapshots import Snapshots
 from schemas.assertion import Assertion
 from schemas.extraction import Difference, Extraction, Outcome, PartState
 from schemas.failure import LetterState

@@ -6,8 +6,10 @@ from typing import Any
 from pymongo import ASCENDING
 
 from pipeline.auditing import EmbeddingView, ListedSnapshot, SessionView, TurnMark
-from pipeline.planning import extraction_id
-from pipeline.ports import Assertions, Extractions, Records, Sessions, Turns
+from pipeline.extracting.planning import extraction_id
+from pipeline.ports.extractions import Extractions
+from pipeline.ports.records import Assertions, Records
+from pipeline.ports.turns import Sessions, Turns
 from pipeline.stores.embeddings import MongoEmbeddingLedger
 from pipeline.stores.mongo import Database, Document
 from pipeline.stores.snapshots import snapshot_from

@@ -4,9 +4,9 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Final
 
-from pipeline import breaking
+from pipeline.failing import breaking
 from pipeline.metrics import Backlog
-from pipeline.ports import ServerTime
+from pipeline.ports.clocks import ServerTime
 from pipeline.stores.mongo import Database, Document
 from pipeline.stores.switches import MongoBreakers, MongoGuards
 from schemas.failure import FailureClass

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from pipeline.embedding.ledger import again
 from pipeline.embedding.ports import Embedded, StoredVector, Vector
-from pipeline.ports import SlotKey
+from pipeline.ports.records import SlotKey
 from pipeline.stores.records import MARK_GRACE
 from schemas.assertion import Assertion
 from schemas.embedding import Embedding, EmbeddingState

@@ -7,7 +7,7 @@ from typing import Any, Final
 from pymongo import ASCENDING, DESCENDING
 from pymongo.errors import DuplicateKeyError
 
-from pipeline.ports import LetterQuery
+from pipeline.ports.letters import LetterQuery
 from pipeline.stores.mongo import Collection as Documents
 from pipeline.stores.mongo import Database, Document, readable
 from schemas.failure import Letter, LetterState

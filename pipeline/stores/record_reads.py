@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Final
 
-from pipeline.filters import Condition
+from pipeline.reading.filters import Condition
 from pipeline.reading.ports import Version
 from pipeline.reading.wanted import Run
 from pipeline.stores.mongo import Collection as Documents

@@ -16,7 +16,7 @@ from bson import encode
 from pymongo import ASCENDING, UpdateOne
 from pymongo.errors import BulkWriteError, DocumentTooLarge
 
-from pipeline.ports import SlotKey
+from pipeline.ports.records import SlotKey
 from pipeline.stores.assertions import duplicates
 from pipeline.stores.mongo import SERVER_NOW_MS, Collection, Database, Document, readable
 from schemas.embedding import Embedding, EmbeddingState

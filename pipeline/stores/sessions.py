@@ -7,7 +7,7 @@ from typing import Any, Final
 from pymongo.errors import DuplicateKeyError
 
 from pipeline.ids import OpaqueIds
-from pipeline.ports import SessionState
+from pipeline.ports.turns import SessionState
 from pipeline.stores.mongo import Collection, Database, Document
 from schemas.identity import SessionIdentity
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any, Final
 
-from pipeline import filters
+from pipeline.reading import filters
 from pipeline.reading.ports import Narrowed
 from pipeline.stores.mongo import Collection as Documents
 from pipeline.stores.mongo import Database, Document

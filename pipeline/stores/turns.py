@@ -6,7 +6,7 @@ from bson import ObjectId
 from pymongo import ASCENDING, DESCENDING
 from pymongo.errors import DuplicateKeyError
 
-from pipeline.ports import IdempotencyKey, NewestTurn, OpenSession, OpenTurn
+from pipeline.ports.turns import IdempotencyKey, NewestTurn, OpenSession, OpenTurn
 from pipeline.stores.mongo import Collection, Database, Document
 from schemas.turn import Turn
 

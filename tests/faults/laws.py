@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pipeline.auditing import PENDING, AuditReport
-from pipeline.crash_loops import CRASHES
-from pipeline.retry import LADDERS, NO_RETRY
+from pipeline.failing.crash_loops import CRASHES
+from pipeline.failing.retry import LADDERS, NO_RETRY
 from pipeline.settings import LLMSettings
 from schemas.extraction import Extraction, PartState
 from schemas.failure import FailureClass, Letter

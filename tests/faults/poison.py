@@ -6,10 +6,11 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pipeline import cutting, extracting
+from pipeline import cutting
 from pipeline.cutting import Cutter
+from pipeline.extracting import step as extracting
 from pipeline.models.metering import MeteredModel
-from pipeline.ports import ModelRequest
+from pipeline.ports.model import ModelRequest
 from schemas.extraction import Reply
 from schemas.message import IncomingMessage
 

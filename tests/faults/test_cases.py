@@ -22,10 +22,10 @@ from consumers.recording_wiring import recorder, snapshot_step
 from consumers.wiring import Installation, wire
 from pipeline.cutting import SnapshotStep
 from pipeline.errors import BrokerUnavailableError, InvalidInputError
-from pipeline.extracting import ExtractionStep
-from pipeline.gating import HeldError
+from pipeline.extracting.step import ExtractionStep
+from pipeline.failing.gating import HeldError
 from pipeline.models.choosing import model_from
-from pipeline.ports import Extractions
+from pipeline.ports.extractions import Extractions
 from pipeline.reading.memories import text_of
 from pipeline.settings import LLMSettings, Settings
 from pipeline.stores.mongo import Database

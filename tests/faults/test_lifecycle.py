@@ -14,8 +14,8 @@ from compose.processes import free_port
 from compose.real_kafka import real_kafka
 from consumers.deadlines import longest_stop
 from consumers.recording_wiring import recorder
+from pipeline.extracting.planning import FIRST_TICKET, ready_data, ready_event
 from pipeline.messages import encode
-from pipeline.planning import FIRST_TICKET, ready_data, ready_event
 from schemas.extraction import Extraction, Outcome
 from schemas.identity import SessionIdentity
 from schemas.topics import GROUPS, SNAPSHOT_READY, Stage

@@ -21,7 +21,7 @@ from consumers.extraction_wiring import configured_model, extraction_step
 from consumers.pool import Pool, PoolLimits
 from consumers.recording_wiring import recorder, snapshot_step
 from consumers.wiring import Installation, wire
-from pipeline.ports import Model
+from pipeline.ports.model import Model
 from pipeline.settings import LLMSettings, Settings
 from pipeline.stores.backlog import read_backlog
 from pipeline.stores.mongo import Database

@@ -18,13 +18,13 @@ from consumers.extraction_wiring import extraction_step
 from consumers.pool import LONGEST_HOLD
 from consumers.recording_wiring import recorder, snapshot_step
 from consumers.wiring import Installation, wire
-from pipeline.breaking import IN_A_ROW
-from pipeline.extracting import ExtractionStep
-from pipeline.gating import HeldError
-from pipeline.guarding import ROW
+from pipeline.extracting.step import ExtractionStep
+from pipeline.failing.breaking import IN_A_ROW
+from pipeline.failing.gating import HeldError
+from pipeline.failing.guarding import ROW
+from pipeline.failing.resuming import resume_guard
 from pipeline.models.choosing import model_from
 from pipeline.reading.memories import text_of
-from pipeline.resuming import resume_guard
 from pipeline.settings import LLMSettings, Settings
 from pipeline.stores.mongo import Database
 from pipeline.stores.switches import MongoBreakers, MongoGuards

@@ -13,7 +13,7 @@ import pytest
 from consumers.extraction_wiring import extraction_step
 from consumers.recording_wiring import recorder, snapshot_step
 from consumers.wiring import Installation, wire
-from pipeline.extracting import ExtractionStep
+from pipeline.extracting.step import ExtractionStep
 from pipeline.models.choosing import model_from
 from pipeline.models.own import OwnModels
 from pipeline.settings import LLMSettings, Settings

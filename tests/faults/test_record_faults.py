@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from pipeline.clock import SystemClock
 from pipeline.errors import RecordingUnavailableError
 from pipeline.ids import OpaqueIds
-from pipeline.ports import Publisher
+from pipeline.ports.publisher import Publisher
 from pipeline.settings import KafkaSettings, MongoSettings
 from pipeline.stores.mongo import Database, connect, database
 from pipeline.stores.sessions import MongoSessions

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 from consumers.operating import replay_desk, replay_runner
 from pipeline.ending import end
-from pipeline.guarding import ROW
-from pipeline.resuming import resume_guard
+from pipeline.failing.guarding import ROW
+from pipeline.failing.resuming import resume_guard
 from pipeline.stores.switches import MongoGuards
 from schemas.extraction import Outcome
 from schemas.job import JobState, Replay, Selection

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from consumers.apps import ConsumerApp, Subscription
 from consumers.due import DueTimes
-from pipeline.ports import Step
+from pipeline.ports.step import Step
 from pipeline.settings import KafkaSettings
 from schemas.message import IncomingMessage
 from schemas.topics import Topic

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import httpx
 
 from consumers.wiring import Installation
-from pipeline.access import HASHING_PURPOSE, Secrets
-from pipeline.accounts import AccountDesk
+from pipeline.access.accounts import AccountDesk
+from pipeline.access.rights import HASHING_PURPOSE, Secrets
 from pipeline.stores.accounts import MongoAccounts
 from pipeline.stores.operator_actions import MongoOperatorActions
 from schemas.access import Role

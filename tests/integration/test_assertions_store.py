@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pymongo.errors import BulkWriteError
 
-from pipeline.ports import Assertions
+from pipeline.ports.records import Assertions
 from pipeline.stores.assertions import MongoAssertions, duplicates
 from pipeline.stores.in_memory import MemoryAssertions
 from pipeline.stores.mongo import Database

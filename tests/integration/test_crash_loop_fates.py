@@ -6,10 +6,10 @@ import pytest
 
 from consumers.extraction_wiring import extraction_step
 from consumers.wiring import Installation, wire
-from pipeline import extracting
-from pipeline.crash_loops import CRASHES, SUSPECT_CLAIMS, SuspectError
-from pipeline.planning import new_extraction, ready_data
-from pipeline.ports import ModelRequest
+from pipeline.extracting import step as extracting
+from pipeline.extracting.planning import new_extraction, ready_data
+from pipeline.failing.crash_loops import CRASHES, SUSPECT_CLAIMS, SuspectError
+from pipeline.ports.model import ModelRequest
 from pipeline.settings import Settings
 from pipeline.stores.mongo import Database
 from schemas.extraction import Extraction, Outcome, Part, PartState

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 import pytest
 from pydantic import SecretStr
 
-from pipeline.ports import Deliveries
+from pipeline.ports.deliveries import Deliveries
 from pipeline.settings import MongoSettings
 from pipeline.stores.deliveries import MongoDeliveries
 from pipeline.stores.in_memory import MemoryDeliveries

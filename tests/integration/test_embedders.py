@@ -13,7 +13,7 @@ from pipeline.embedding.batching import BatchedEmbedder
 from pipeline.embedding.choosing import embedder_from
 from pipeline.embedding.ports import Purpose, Refused, Vector
 from pipeline.errors import ConfigurationError
-from pipeline.failures import classify
+from pipeline.failing.failures import classify
 from pipeline.settings import EmbeddingSettings
 from schemas.failure import FailureClass
 from tests.scripted_endpoint import (

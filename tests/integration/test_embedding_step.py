@@ -20,8 +20,8 @@ from pipeline.embedding.ledger import texts_of
 from pipeline.embedding.ports import Purpose, Refused, Vector, content_hash
 from pipeline.embedding.step import EmbeddingStep, PendingEmbeddings
 from pipeline.errors import AnswerError, BrokerUnavailableError, ConfigurationError
-from pipeline.gating import HeldError
-from pipeline.ports import LetterQuery
+from pipeline.failing.gating import HeldError
+from pipeline.ports.letters import LetterQuery
 from pipeline.reading.memories import memories_of
 from pipeline.settings import EmbeddingSettings, Settings
 from pipeline.stores.mongo import Database, MongoServerTime

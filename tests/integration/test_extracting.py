@@ -11,11 +11,11 @@ import pytest
 from consumers.extraction_wiring import extraction_step
 from consumers.wiring import Installation, wire
 from pipeline.errors import AnswerError
-from pipeline.gating import HeldError
+from pipeline.extracting.planning import FIRST_TICKET, ready_data, ready_event
+from pipeline.failing.gating import HeldError
+from pipeline.failing.resuming import resume_breaker
 from pipeline.messages import encode
-from pipeline.planning import FIRST_TICKET, ready_data, ready_event
-from pipeline.ports import ModelRequest
-from pipeline.resuming import resume_breaker
+from pipeline.ports.model import ModelRequest
 from pipeline.settings import Settings
 from pipeline.stores.mongo import Database
 from pipeline.stores.switches import MongoBreakers

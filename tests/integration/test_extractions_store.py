@@ -12,7 +12,7 @@ from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import AutoReconnect
 from structlog.testing import capture_logs
 
-from pipeline.planning import new_extraction
+from pipeline.extracting.planning import new_extraction
 from pipeline.settings import MongoSettings
 from pipeline.stores.extractions import MongoExtractions
 from pipeline.stores.letters import MongoLetters

@@ -3,8 +3,8 @@
 import asyncio
 
 from pipeline.clock import SystemClock
-from pipeline.refolding import Folder
-from pipeline.slots import slots_of
+from pipeline.folding.refolding import Folder
+from pipeline.folding.slots import slots_of
 from pipeline.stores.assertions import MongoAssertions
 from pipeline.stores.mongo import Database
 from pipeline.stores.records import MongoRecords

@@ -8,8 +8,8 @@ import pytest
 
 from consumers.wiring import Installation
 from pipeline.auditing import Audit
+from pipeline.extracting.planning import FIRST_TICKET, ready_data, ready_event
 from pipeline.messages import encode
-from pipeline.planning import FIRST_TICKET, ready_data, ready_event
 from pipeline.reading.memories import memories_of
 from pipeline.stores.audit_reads import MongoAuditReads
 from pipeline.stores.indexes import apply_indexes

@@ -17,10 +17,10 @@ from pymongo.errors import AutoReconnect
 from starlette.types import Receive, Scope, Send
 
 from api.access import OPEN, Access, Gatekeeper, rate_of
-from pipeline.access_tokens import Tokens
+from pipeline.access.rates import Buckets
+from pipeline.access.signing_in import FRESH, Authenticator
+from pipeline.access.tokens import Tokens
 from pipeline.metrics import NO_METRICS
-from pipeline.rates import Buckets
-from pipeline.signing_in import FRESH, Authenticator
 from pipeline.stores.mongo import Database
 from schemas.access import Role
 from tests.integration.serving import Server, ask, served

@@ -9,7 +9,7 @@ import httpx
 import jwt
 import pytest
 
-from pipeline.signing_in import REFUSALS
+from pipeline.access.signing_in import REFUSALS
 from pipeline.stores.mongo import Database
 from tests.integration.serving import Server, served
 from tests.integration.signing import GRANT, SIGN_IN, Credentials, account, bearing, sign_in

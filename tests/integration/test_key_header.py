@@ -4,7 +4,7 @@ import pytest
 from pydantic import SecretStr
 
 from pipeline.models.choosing import model_from
-from pipeline.ports import ModelRequest
+from pipeline.ports.model import ModelRequest
 from pipeline.settings import LLMSettings
 from schemas.memory import Kind
 from tests import scripted_endpoint as scripted

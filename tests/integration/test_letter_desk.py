@@ -15,7 +15,7 @@ from pipeline.letters import desk as desk_module
 from pipeline.letters.changing import Change
 from pipeline.letters.desk import DiscardReason, LetterDesk
 from pipeline.messages import LETTER_HEADER
-from pipeline.ports import LetterQuery
+from pipeline.ports.letters import LetterQuery
 from pipeline.stores.deliveries import MongoDeliveries
 from pipeline.stores.operator_actions import MongoOperatorActions
 from schemas.extraction import Outcome, PartState

@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from pipeline import prompting
 from pipeline.errors import AnswerError, ConfigurationError
-from pipeline.failures import classify
+from pipeline.extracting import prompting
+from pipeline.failing.failures import classify
+from pipeline.failing.reasons import Reason
 from pipeline.models.asking import VENDOR_LOGGERS, InstructedModel, quiet_vendor_loggers
 from pipeline.models.choosing import model_from
 from pipeline.models.http import ANSWER_BYTES
-from pipeline.ports import ModelRequest
-from pipeline.reasons import Reason
+from pipeline.ports.model import ModelRequest
 from pipeline.settings import LLMSettings
 from schemas.failure import Failure, FailureClass
 from schemas.memory import Kind

@@ -7,8 +7,8 @@ import instructor
 import openai
 import pytest
 
-from pipeline.failures import classify
-from pipeline.reasons import Reason
+from pipeline.failing.failures import classify
+from pipeline.failing.reasons import Reason
 from schemas.failure import FailureClass
 from schemas.memory import Answer
 from tests import scripted_endpoint as scripted

@@ -12,12 +12,12 @@ import pytest
 from pydantic import SecretStr
 
 from pipeline.errors import AnswerError
-from pipeline.failures import classify
+from pipeline.failing.failures import classify
+from pipeline.failing.reasons import Reason
 from pipeline.models.asking import InstructedModel
 from pipeline.models.choosing import model_from
 from pipeline.models.http import ANSWER_BYTES
-from pipeline.ports import ModelRequest
-from pipeline.reasons import Reason
+from pipeline.ports.model import ModelRequest
 from pipeline.settings import LLMSettings
 from schemas.failure import Failure, FailureClass
 from schemas.memory import Kind

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 from pymongo.errors import AutoReconnect
 
+from pipeline.access.quotas import BATCH, EVERY, Quota
 from pipeline.errors import QuotaExceededError
-from pipeline.quotas import BATCH, EVERY, Quota
 from pipeline.stores.mongo import Database
 from pipeline.stores.usage import MongoUsage
 from tests.virtual_time import VirtualTime

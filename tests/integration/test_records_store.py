@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pymongo.errors import DocumentTooLarge
 
-from pipeline.folding import fold
-from pipeline.ports import Records, SlotKey
-from pipeline.slots import slots_of
+from pipeline.folding.folder import fold
+from pipeline.folding.slots import slots_of
+from pipeline.ports.records import Records, SlotKey
 from pipeline.stores.in_memory import MemoryRecords
 from pipeline.stores.mongo import Database
 from pipeline.stores.records import RUNS_BYTES, MongoRecords

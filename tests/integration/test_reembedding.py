@@ -12,9 +12,9 @@ from pipeline.embedding.ledger import texts_of
 from pipeline.embedding.ports import Purpose, Refused, Vector
 from pipeline.embedding.reembedding import Reembedder, Report
 from pipeline.errors import AnswerError
-from pipeline.gating import HeldError
+from pipeline.failing.gating import HeldError
+from pipeline.folding.refolding import changed_event
 from pipeline.messages import encode
-from pipeline.refolding import changed_event
 from pipeline.settings import EmbeddingSettings, Settings
 from pipeline.stores.mongo import Database
 from pipeline.stores.vectors import MongoReembeddings

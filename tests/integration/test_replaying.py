@@ -8,11 +8,11 @@ import pytest
 from consumers.extraction_wiring import extraction_step
 from consumers.operating import replay_desk, replay_runner
 from consumers.wiring import Installation
-from pipeline import settling
 from pipeline.crash_points import CrashPoint
 from pipeline.errors import AnswerError, JobError
+from pipeline.extracting import settling
 from pipeline.letters.grouping import grouped
-from pipeline.ports import LetterQuery
+from pipeline.ports.letters import LetterQuery
 from pipeline.replaying import running, succession
 from pipeline.replaying.desk import ReplayDesk
 from pipeline.stores.operator_actions import MongoOperatorActions

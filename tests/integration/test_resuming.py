@@ -9,9 +9,9 @@ import pytest
 
 from cli.resuming import held_back
 from consumers.wiring import Installation, wire
-from pipeline import breaking, guarding
-from pipeline.breaking import Cooldowns, Free, Trial
-from pipeline.resuming import resume_breaker
+from pipeline.failing import breaking, guarding
+from pipeline.failing.breaking import Cooldowns, Free, Trial
+from pipeline.failing.resuming import resume_breaker
 from pipeline.settings import Settings
 from pipeline.stores.backlog import read_backlog
 from pipeline.stores.mongo import Database

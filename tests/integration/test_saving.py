@@ -10,9 +10,9 @@ from pymongo.errors import DocumentTooLarge
 
 from pipeline.clock import SystemClock
 from pipeline.errors import UnknownMemoryError
+from pipeline.folding.refolding import Folder
 from pipeline.reading.memories import Memory, memories_of
-from pipeline.refolding import Folder
-from pipeline.saving import Author, Draft, Saver
+from pipeline.saving.direct import Author, Draft, Saver
 from pipeline.stores.assertions import MongoAssertions
 from pipeline.stores.indexes import apply_indexes
 from pipeline.stores.mongo import Database

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from consumers.recording_wiring import recorder
-from pipeline import filters
 from pipeline.embedding.ports import Purpose, Refused, Vector
+from pipeline.reading import filters
 from pipeline.reading.index import Mode
 from pipeline.reading.wanted import Wanted
 from pipeline.stores.mongo import SERVER_NOW_MS, Database

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 import pytest
 
 from consumers.wiring import Installation, wire
-from pipeline.access import HASHING_PURPOSE, Secrets
-from pipeline.access_tokens import LIFE, SIGNING_PURPOSE, Tokens
+from pipeline.access.rights import HASHING_PURPOSE, Secrets
+from pipeline.access.signing_in import FRESH, LOGINS, REFUSALS, Authenticator, Logins
+from pipeline.access.tokens import LIFE, SIGNING_PURPOSE, Tokens
 from pipeline.errors import AccountError, InvalidInputError, TooOftenError, UnauthenticatedError
 from pipeline.metrics import NO_METRICS
 from pipeline.settings import Settings
-from pipeline.signing_in import FRESH, LOGINS, REFUSALS, Authenticator, Logins
 from pipeline.stores.accounts import MongoAccounts
 from pipeline.stores.mongo import Database
 from pipeline.stores.operator_actions import MongoOperatorActions

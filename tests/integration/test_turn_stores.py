@@ -11,7 +11,7 @@ from pymongo.errors import DuplicateKeyError
 
 from pipeline.errors import ConfigurationError
 from pipeline.ids import OpaqueIds
-from pipeline.ports import IdempotencyKey, OpenTurn
+from pipeline.ports.turns import IdempotencyKey, OpenTurn
 from pipeline.stores.installation import installation_key
 from pipeline.stores.mongo import Database
 from pipeline.stores.sessions import MongoSessions

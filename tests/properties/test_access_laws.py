@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.access import SECRET_BYTES, Secrets, retired, revoked, rotated, secret_from
-from pipeline.access_tokens import Tokens
+from pipeline.access.rates import Buckets, Rate, taken
+from pipeline.access.rights import SECRET_BYTES, Secrets, retired, revoked, rotated, secret_from
+from pipeline.access.tokens import Tokens
 from pipeline.errors import AccountError, UnauthenticatedError
-from pipeline.rates import Buckets, Rate, taken
 from schemas.access import SECRETS, Role, ServiceAccount, StoredSecret
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

@@ -6,8 +6,8 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import breaking, guarding
-from pipeline.breaking import IN_A_ROW, LAST_WAVE, Admission, Cooldowns, Free, Trial, Wait
+from pipeline.failing import breaking, guarding
+from pipeline.failing.breaking import IN_A_ROW, LAST_WAVE, Admission, Cooldowns, Free, Trial, Wait
 from schemas.breaker import Breaker, BreakerPhase
 from schemas.failure import Failure, FailureClass
 from schemas.guard import Guard

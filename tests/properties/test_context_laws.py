@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.extracting.recalled import CLOSING, CUT, OPENING, without_recalled
 from pipeline.reading.contexts import (
     RESERVE_TOKENS,
     Piece,
@@ -16,7 +17,6 @@ from pipeline.reading.contexts import (
     written,
 )
 from pipeline.reading.duplicates import distinct, is_near, words_of
-from pipeline.recalled import CLOSING, CUT, OPENING, without_recalled
 from pipeline.tokens import count
 from tests.builders import SAID_AT
 

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.crash_loops import BURIALS, CRASHES, SET_ASIDE, Course, course_of
+from pipeline.failing.crash_loops import BURIALS, CRASHES, SET_ASIDE, Course, course_of
 from schemas.topics import Stage
 from tests.crash_loop_world import World
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pipeline.cutting import due_reason, plan_cuts
 from pipeline.errors import MissingDocumentError
-from pipeline.ports import OpenTurn
+from pipeline.ports.turns import OpenTurn
 from pipeline.settings import SnapshotSettings
 from schemas.snapshot import CutReason
 from tests.cutting_world import NOW, SESSION, CuttingWorld

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pymongo import MongoClient
 from pymongo.collection import Collection
 
-from pipeline.filters import Clause, Composed, Filter, matches, parse, to_query
+from pipeline.reading.filters import Clause, Composed, Filter, matches, parse, to_query
 
 PATHS = ("metadata.a", "metadata.b", "metadata.a.c", "agent_id")
 scalars = st.sampled_from(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import FilterError
-from pipeline.filters import Clause, Composed, Filter, matches, parse
+from pipeline.reading.filters import Clause, Composed, Filter, matches, parse
 from schemas.project import MetadataType
 
 NAMES = ("metadata.tier", "metadata.score", "metadata.a.b", "agent_id")

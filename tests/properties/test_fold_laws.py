@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.folding import in_source_order
-from pipeline.slots import content_key
+from pipeline.folding.folder import in_source_order
+from pipeline.folding.slots import content_key
 from schemas.assertion import Assertion
 from schemas.memory import Relation
 from schemas.record import ContentRun, RunState

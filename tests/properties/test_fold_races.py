@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.refolding import Folder
+from pipeline.folding.refolding import Folder
 from schemas.assertion import Assertion
 from tests.assertion_builder import assertion
 from tests.fold_world import World

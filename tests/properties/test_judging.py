@@ -5,10 +5,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.extracting.judging import Judgement, judge
+from pipeline.extracting.quoting import Found, SaidTurn, is_greeting, normalized, normalized_quote
+from pipeline.extracting.redaction import holds_secret
 from pipeline.ids import OpaqueIds
-from pipeline.judging import Judgement, judge
-from pipeline.quoting import Found, SaidTurn, is_greeting, normalized, normalized_quote
-from pipeline.redaction import holds_secret
 from schemas.extraction import Reply
 from schemas.memory import Kind
 from schemas.turn import Role

@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import ConfigurationError
-from pipeline.projects import differences, forbidden_changes, settings_of, without_effect
+from pipeline.projects.configuring import (
+    differences,
+    forbidden_changes,
+    settings_of,
+    without_effect,
+)
 from schemas.project import ProjectSettings
 
 names = st.sampled_from(["tier", "age", "since", "place.name"])

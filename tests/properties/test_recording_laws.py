@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import InvalidInputError
 from pipeline.ids import OpaqueIds
-from pipeline.ports import IdempotencyKey, SessionState
+from pipeline.ports.turns import IdempotencyKey, SessionState
 from pipeline.recording import accept, accept_identity, compose
 from pipeline.stores.turns import document_of, turn_from
 from pipeline.tokens import count, load

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.redaction import MARK, KnownSecrets, redact, redact_json
+from pipeline.extracting.redaction import MARK, KnownSecrets, redact, redact_json
 
 KEY = "sk-test-0000000000000000000000"
 PIECES = (

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.retry import LADDERS, NO_RETRY, GiveUp, Hold, RetryIn, decide, longest_within
+from pipeline.failing.retry import LADDERS, NO_RETRY, GiveUp, Hold, RetryIn, decide, longest_within
 from schemas.failure import Attempt, Failure, FailureClass
 from schemas.topics import RETRY_TIERS, RetryTier, Stage
 

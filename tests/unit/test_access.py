@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 from pydantic import ValidationError
 
-from pipeline.access import (
+from pipeline.access.rights import (
     MARK,
     SECRET_BYTES,
     Permission,

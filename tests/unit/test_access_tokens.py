@@ -9,7 +9,7 @@ from typing import Any
 import jwt
 import pytest
 
-from pipeline.access_tokens import LIFE, SIGNING_PURPOSE, SKEW, Tokens
+from pipeline.access.tokens import LIFE, SIGNING_PURPOSE, SKEW, Tokens
 from pipeline.errors import UnauthenticatedError
 from pipeline.ids import OpaqueIds
 from schemas.access import Role, ServiceAccount

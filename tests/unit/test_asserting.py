@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from pipeline.asserting import assert_run
-from pipeline.barring import Bars, is_barred
-from pipeline.judging import Judgement, SetAsideReason
-from pipeline.refolding import Folder
+from pipeline.extracting.judging import Judgement, SetAsideReason
+from pipeline.folding.asserting import assert_run
+from pipeline.folding.refolding import Folder
+from pipeline.forgetting.barring import Bars, is_barred
 from schemas.assertion import Assertion
 from schemas.extraction import SetAside
 from schemas.memory import Kind

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from pipeline.barring import evidence_of, is_barred, spared_by, turns_once
-from pipeline.slots import slots_of
+from pipeline.folding.slots import slots_of
+from pipeline.forgetting.barring import evidence_of, is_barred, spared_by, turns_once
 from schemas.assertion import Assertion, DirectSave, Evidence, RestsOn
 from schemas.tombstone import Bar, BarredTurns
 from tests.assertion_builder import assertion, day

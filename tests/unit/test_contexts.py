@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from pipeline.extracting.recalled import CUT, without_recalled
 from pipeline.reading.contexts import (
     RESERVE_TOKENS,
     Piece,
@@ -15,7 +16,6 @@ from pipeline.reading.contexts import (
 )
 from pipeline.reading.duplicates import is_near, words_of
 from pipeline.reading.trivial import needs_no_memory
-from pipeline.recalled import CUT, without_recalled
 from pipeline.tokens import count
 from tests.builders import SAID_AT
 

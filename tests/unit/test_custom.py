@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.custom import TAG_CHARACTERS, matches, tags_of
 from pipeline.errors import InvalidInputError
+from pipeline.saving.custom import TAG_CHARACTERS, matches, tags_of
 from schemas.memory import CustomContent
 from schemas.project import CustomType
 

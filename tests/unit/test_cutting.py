@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from pipeline.cutting import Cut, SnapshotStep, due_reason, is_due, missing, plan_cuts
 from pipeline.errors import BrokerUnavailableError, MessageError
 from pipeline.messages import encode
-from pipeline.ports import OpenTurn
+from pipeline.ports.turns import OpenTurn
 from pipeline.settings import SnapshotSettings
 from schemas.event import (
     SessionClosed,

@@ -10,7 +10,7 @@ import pytest
 
 from compose.demo_conversation import DemoTurn, demo_truth, demo_turns
 from compose.offline.rules import SpokenTurn, remember
-from pipeline.redaction import holds_secret
+from pipeline.extracting.redaction import holds_secret
 
 SEEDS = (None, *range(50))
 

@@ -27,8 +27,8 @@ from pipeline.errors import (
     RecordingUnavailableError,
     SettingsUnreadableError,
 )
-from pipeline.failures import action, classify, fingerprint, is_infrastructure, token
-from pipeline.reasons import CLASS_ACTIONS, REASON_ACTIONS, Reason, remedy
+from pipeline.failing.failures import action, classify, fingerprint, is_infrastructure, token
+from pipeline.failing.reasons import CLASS_ACTIONS, REASON_ACTIONS, Reason, remedy
 from schemas.failure import Failure, FailureClass
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.folding import fold
-from pipeline.slots import slots_of
+from pipeline.folding.folder import fold
+from pipeline.folding.slots import slots_of
 from schemas.assertion import Evidence
 from schemas.memory import Kind, ProceduralContent
 from schemas.record import RunState

@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline import guarding
-from pipeline.breaking import Cooldowns
-from pipeline.gating import SHARE_REASON, Gate, HeldError, Share
-from pipeline.limiting import Limiter
+from pipeline.failing import guarding
+from pipeline.failing.breaking import Cooldowns
+from pipeline.failing.gating import SHARE_REASON, Gate, HeldError, Share
+from pipeline.failing.limiting import Limiter
 from schemas.breaker import Breaker
 from schemas.guard import Guard
 from tests.virtual_time import VirtualTime

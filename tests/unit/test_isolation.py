@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from consumers.isolation import FRESH, LONGEST_SUBJECT, Isolation
 from consumers.pool import Pool, PoolLimits
 from consumers.room import Room
-from pipeline.crash_loops import BURIALS, CRASHES, SET_ASIDE, SuspectError
+from pipeline.failing.crash_loops import BURIALS, CRASHES, SET_ASIDE, SuspectError
 from pipeline.stores.in_memory import MemoryDeliveries
 from schemas.message import IncomingMessage
 from schemas.topics import Stage

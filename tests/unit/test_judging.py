@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from pipeline.extracting.judging import Judgement, SetAsideReason, judge, judge_answers
+from pipeline.extracting.redaction import MARK
 from pipeline.ids import OpaqueIds
-from pipeline.judging import Judgement, SetAsideReason, judge, judge_answers
-from pipeline.redaction import MARK
 from schemas.extraction import PartState, Reply
 from schemas.identity import Scope, Visibility
 from schemas.memory import Kind, Relation

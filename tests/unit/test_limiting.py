@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import AsyncExitStack
 
-from pipeline.limiting import Limiter, Permit
+from pipeline.failing.limiting import Limiter, Permit
 
 
 async def entered(limiter: Limiter, stack: AsyncExitStack, *, is_replay: bool = False) -> Permit:

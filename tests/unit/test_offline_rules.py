@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from compose.offline.rules import SpokenTurn, remember
@@ -537,6 +537,7 @@ _PHRASES = st.sampled_from([*re.split(r"\|\n?", _PIECES), "\n", "\x00", "\ud83d"
 
 
 @given(pieces=st.lists(_PHRASES | st.text(max_size=12), max_size=25))
+@example(pieces=["我喜欢", "与"])
 def test_every_item_is_valid_and_its_quote_is_said(pieces: list[str]) -> None:
     """Whatever is written: the schema holds and evidence is evidence."""
     said = "".join(pieces)

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
+from pipeline.extracting.judging import judge
 from pipeline.ids import OpaqueIds
-from pipeline.judging import judge
 from pipeline.offloading import LARGE, apart
 from schemas.extraction import Reply
 from schemas.memory import Kind

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from pipeline.failing.reasons import Reason
 from pipeline.models.own import CEREBRAS_URL, OwnModels, Resolved, UnaskableModel, resolved
-from pipeline.reasons import Reason
 from pipeline.settings import LLMSettings
 from schemas.project import ExtractionLLM
 

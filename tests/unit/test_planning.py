@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.planning import halves, next_waiting, outcome_of, summary_of
+from pipeline.extracting.planning import halves, next_waiting, outcome_of, summary_of
 from schemas.extraction import Outcome, PartState, Reply
 from tests.builders import SAID_AT, extraction, part, turn
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from pipeline import prompting
-from pipeline.ports import ModelRequest
-from pipeline.prompting import project_version
+from pipeline.extracting import prompting
+from pipeline.extracting.prompting import project_version
+from pipeline.ports.model import ModelRequest
 from schemas.memory import Kind
 from schemas.project import NO_INSTRUCTIONS, Instructions
 from tests.builders import turn

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from pipeline.errors import ConfigurationError
-from pipeline.project_keys import KEYS, Effect
-from pipeline.projects import (
+from pipeline.projects.configuring import (
     differences,
     forbidden_changes,
     settings_of,
     without_effect,
 )
+from pipeline.projects.keys import KEYS, Effect
 from schemas.memory import Kind
 from schemas.project import Indexed, Leg, ProjectSettings
 from tests.projects_page import table

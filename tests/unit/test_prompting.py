@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import prompting
-from pipeline.ports import ModelRequest
-from pipeline.recalled import CLOSING, CUT, OPENING, without_recalled
-from pipeline.redaction import MARK
+from pipeline.extracting import prompting
+from pipeline.extracting.recalled import CLOSING, CUT, OPENING, without_recalled
+from pipeline.extracting.redaction import MARK
+from pipeline.ports.model import ModelRequest
 from schemas.memory import Kind
 from schemas.turn import Role, ToolCall, Turn
 from tests.builders import SAID_AT, turn

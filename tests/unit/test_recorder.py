@@ -15,7 +15,13 @@ from pipeline.errors import (
     RecordingUnavailableError,
 )
 from pipeline.ids import OpaqueIds
-from pipeline.ports import IdempotencyKey, NewestTurn, OpenSession, OpenTurn, SessionState
+from pipeline.ports.turns import (
+    IdempotencyKey,
+    NewestTurn,
+    OpenSession,
+    OpenTurn,
+    SessionState,
+)
 from producers.announcing import Announcer
 from producers.lanes import Lane, Lanes
 from producers.recording import PATIENCE, Recorder

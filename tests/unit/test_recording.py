@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.errors import InvalidInputError
 from pipeline.ids import OpaqueIds
-from pipeline.ports import NewestTurn, SessionState
+from pipeline.ports.turns import NewestTurn, SessionState
 from pipeline.recording import accept, accept_identity, compose
 from schemas.event import moment
 from schemas.identity import SessionIdentity

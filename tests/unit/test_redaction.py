@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from pipeline.redaction import MARK, KnownSecrets, holds_secret, redact, redact_json, secrets_in
+from pipeline.extracting.redaction import (
+    MARK,
+    KnownSecrets,
+    holds_secret,
+    redact,
+    redact_json,
+    secrets_in,
+)
 
 SECRETS = {
     "my key is sk-test-0000000000000000000000 and I like tea": "sk-test-0000000000000000000000",
@@ -177,6 +184,6 @@ def test_keys_that_become_the_same_stay_two() -> None:
 
 def test_our_own_prompts_and_documents_hold_no_secret() -> None:
     """The prompt must pass its own rules."""
-    prompt = Path("pipeline/prompts/v1/extract.md").read_text(encoding="utf-8")
+    prompt = Path("pipeline/extracting/prompts/v1/extract.md").read_text(encoding="utf-8")
 
     assert redact(prompt.replace(MARK, ""))[1] == 0

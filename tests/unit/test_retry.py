@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipeline.reasons import Reason
-from pipeline.retry import LADDERS, Decision, GiveUp, Hold, RetryIn, decide
+from pipeline.failing.reasons import Reason
+from pipeline.failing.retry import LADDERS, Decision, GiveUp, Hold, RetryIn, decide
 from schemas.failure import Attempt, Failure, FailureClass
 from schemas.topics import DELAYS, RETRY_TIERS, Stage
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.slots import content_key, normalized, slot_key
+from pipeline.folding.slots import content_key, normalized, slot_key
 from schemas.memory import (
     EpisodicContent,
     Kind,

@@ -1,0 +1,1 @@
+"""Who may do what: rights, accounts, tokens, quotas and rates."""

@@ -1,0 +1,1 @@
+"""From a snapshot to judged answers: the extraction step and its parts."""

@@ -1,0 +1,1 @@
+"""Failures: classifying them, what follows, and what keeps them few."""

@@ -1,0 +1,1 @@
+"""Assertions folded into records."""

@@ -1,0 +1,1 @@
+"""Forgetting: what is barred, and what is blanked."""

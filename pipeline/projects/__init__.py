@@ -1,0 +1,1 @@
+"""A project's settings: reading, judging and keeping them."""

@@ -1,0 +1,1 @@
+"""What a caller states itself: memories and custom types, saved without a model."""
