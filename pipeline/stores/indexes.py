@@ -28,9 +28,11 @@ INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
             unique=True,
         ),
         IndexModel([("wake_at_ms", ASCENDING)], name="wake_at", sparse=True),
+        IndexModel([("created_at", ASCENDING)], name="created"),
     ),
     "extractions": (
         IndexModel([("snapshot_id", ASCENDING)], name="snapshot"),
+        IndexModel([("settled_at", ASCENDING)], name="settled"),
         IndexModel([("unsent_since_ms", ASCENDING)], name="unsent", sparse=True),
         IndexModel([("job_id", ASCENDING)], name="job", sparse=True),
     ),
@@ -79,7 +81,10 @@ INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
         IndexModel([("unsent", ASCENDING)], name="unsent", sparse=True),
     ),
     "service_accounts": (IndexModel([("name", ASCENDING)], name="name", unique=True),),
-    "operator_actions": (IndexModel([("target", ASCENDING), ("at", ASCENDING)], name="target_at"),),
+    "operator_actions": (
+        IndexModel([("target", ASCENDING), ("at", ASCENDING)], name="target_at"),
+        IndexModel([("at", ASCENDING)], name="at"),
+    ),
 }
 """By collection. `open`, `dirty`, `unannounced`, `unsent*` and `wake_at_ms` exist only while they
 are true, so that a sparse index over each is exactly the work that is left to do."""
