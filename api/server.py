@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 from api.access import CONSOLE, Gatekeeper, rate_of
 from api.app import application
 from api.console.app import console
+from api.console.bulk import Bulk
 from api.console.figures import Figures
 from api.console.pages import Pages
 from api.console.parts import ConsoleParts
@@ -193,9 +194,10 @@ async def http_app(
             ping=ping,
         )
         app = application(served)
-        figures = Figures(parts)
+        figures, bulk = Figures(parts), Bulk(parts.clock.now)
         opened.push_async_callback(figures.close)
-        app.mount(CONSOLE, console(_console(parts, served, figures)))
+        opened.push_async_callback(bulk.close)
+        app.mount(CONSOLE, console(_console(parts, served, figures, bulk)))
         asked = app if settings.http.auth == "on" else OwnHost(app)
         try:
             yield HttpApp(asked, settings.http, stop_within=settings.mongo.timeout + GRACE)
@@ -203,7 +205,7 @@ async def http_app(
             await quota.close()
 
 
-def _console(parts: Installation, served: Parts, figures: Figures) -> ConsoleParts:
+def _console(parts: Installation, served: Parts, figures: Figures, bulk: Bulk) -> ConsoleParts:
     tokens = FormTokens(parts.ids.derived_key(FORMS_PURPOSE))
     return ConsoleParts(
         installation=parts,
@@ -212,6 +214,7 @@ def _console(parts: Installation, served: Parts, figures: Figures) -> ConsolePar
         tokens=tokens,
         pages=Pages(tokens),
         figures=figures,
+        bulk=bulk,
     )
 
 

@@ -12,20 +12,22 @@ from pymongo.errors import PyMongoError
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
-from api.console import overview, signing
+from api.console import letter_acts, letters, overview, signing
 from api.console.gate import Gate
 from api.console.parts import ConsoleParts
-from pipeline.errors import (
-    AfterturnError,
-    BrokerUnavailableError,
-    JobError,
-    LetterError,
-    NotHeldError,
-)
+from api.console.refusals import ChangedError, FormError, UnknownPageError
+from pipeline.errors import BrokerUnavailableError, JobError, LetterError, NotHeldError
 
 _STATIC: Final = Path(__file__).parent / "static"
-_LATE: Final = (LetterError, JobError, NotHeldError)
-"""What can't be done any more, mostly since somebody else was faster."""
+_REFUSALS: Final[dict[type[Exception], tuple[int, str]]] = {
+    ChangedError: (HTTPStatus.CONFLICT, "It is not as you saw it"),
+    LetterError: (HTTPStatus.CONFLICT, "That can't be done with the letter"),
+    JobError: (HTTPStatus.CONFLICT, "That can't be done with the replay"),
+    NotHeldError: (HTTPStatus.CONFLICT, "Nothing is held back"),
+    FormError: (HTTPStatus.UNPROCESSABLE_ENTITY, "A field can't be read"),
+    UnknownPageError: (HTTPStatus.NOT_FOUND, "There is no such page"),
+}
+"""Status and title of the page that says why."""
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +36,13 @@ def console(parts: ConsoleParts) -> FastAPI:
     """Return the application. Nothing is connected or started by it."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.state.console = parts
-    for routes in (signing.router(), overview.router()):
+    for routes in (
+        signing.router(),
+        overview.router(),
+        letters.router(),
+        letter_acts.router(),
+        letters.one_router(),
+    ):
         app.include_router(routes)
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
 
@@ -53,11 +61,9 @@ def _register(app: FastAPI, parts: ConsoleParts) -> None:
     """Answer every error with a page that says what to do."""
 
     async def refused(request: Request, error: Exception) -> Response:
-        title = "That can't be done" if isinstance(error, AfterturnError) else "Not possible"
+        status, title = _REFUSALS[type(error)]
         text = str(error)
-        return parts.pages.refusal(
-            request, HTTPStatus.CONFLICT, title, f"{text[:1].upper()}{text[1:]}."
-        )
+        return parts.pages.refusal(request, status, title, f"{text[:1].upper()}{text[1:]}.")
 
     async def unavailable(request: Request, error: Exception) -> Response:
         log.warning("page_unavailable", exception=type(error).__qualname__)
@@ -87,8 +93,8 @@ def _register(app: FastAPI, parts: ConsoleParts) -> None:
             "Start from the overview.",
         )
 
-    for late in _LATE:
-        app.add_exception_handler(late, refused)
+    for kind in _REFUSALS:
+        app.add_exception_handler(kind, refused)
     app.add_exception_handler(PyMongoError, unavailable)
     app.add_exception_handler(BrokerUnavailableError, unavailable)
     app.add_exception_handler(RequestValidationError, unreadable)

@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from api.access import Gatekeeper
+from api.console.bulk import Bulk
 from api.console.figures import Figures
 from api.console.pages import Pages
 from api.console.session import FormTokens, Visitor
@@ -28,6 +29,7 @@ class ConsoleParts:
     tokens: FormTokens
     pages: Pages
     figures: Figures
+    bulk: Bulk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
