@@ -12,7 +12,7 @@ from pymongo.errors import PyMongoError
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
-from api.console import letter_acts, letters, overview, signing
+from api.console import letter_acts, letters, overview, replays, signing
 from api.console.gate import Gate
 from api.console.parts import ConsoleParts
 from api.console.refusals import ChangedError, FormError, UnknownPageError
@@ -42,6 +42,7 @@ def console(parts: ConsoleParts) -> FastAPI:
         letters.router(),
         letter_acts.router(),
         letters.one_router(),
+        replays.router(),
     ):
         app.include_router(routes)
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
