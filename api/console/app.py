@@ -12,7 +12,16 @@ from pymongo.errors import PyMongoError
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
-from api.console import letter_acts, letters, overview, replays, signing
+from api.console import (
+    audit,
+    letter_acts,
+    letters,
+    overview,
+    replays,
+    sessions,
+    signing,
+    users,
+)
 from api.console.gate import Gate
 from api.console.parts import ConsoleParts
 from api.console.refusals import ChangedError, FormError, UnknownPageError
@@ -43,6 +52,9 @@ def console(parts: ConsoleParts) -> FastAPI:
         letter_acts.router(),
         letters.one_router(),
         replays.router(),
+        sessions.router(),
+        users.router(),
+        audit.router(),
     ):
         app.include_router(routes)
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")

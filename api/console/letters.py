@@ -13,7 +13,6 @@ from api.console.letter_views import bytes_of, headers_of, tries_of
 from api.console.parts import Call, Called
 from api.console.refusals import UnknownPageError
 from api.console.troubles import newest_first
-from pipeline.access.rights import Permission
 from pipeline.errors import LetterError
 from pipeline.letters.desk import DiscardReason
 from pipeline.letters.grouping import grouped
@@ -126,7 +125,11 @@ async def read(call: Call, letter_id: str) -> Letter:
 
 
 def may_read(call: Call, letter: Letter) -> bool:
-    """Return whether the words that a letter is about are for whoever asks."""
+    """Return whether the words that a letter is about are for whoever asks.
+
+    A letter names no organization, so an account that is pinned to one reads none.
+    """
     visitor = call.visitor
-    is_own = visitor.project_id is None or letter.project_id == visitor.project_id
-    return is_own and visitor.may(Permission.WORDS)
+    return visitor.principal is None or (
+        letter.project_id is not None and visitor.may_read(letter.project_id, None)
+    )

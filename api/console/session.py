@@ -58,6 +58,14 @@ class Visitor:
         """Return whether it may do something."""
         return self.principal is None or may(self.principal.role, permission)
 
+    def may_read(self, project_id: str, org_id: str | None) -> bool:
+        """Return whether words of a project and an organization are its to read."""
+        who = self.principal
+        if who is None:
+            return True
+        is_own = who.project_id == project_id and who.org_id in (None, org_id)
+        return is_own and self.may(Permission.WORDS)
+
     def is_of(self, project_id: str | None) -> bool:
         """Return whether something of a project is its to see; of no project: everybody's."""
         return self.projects is None or project_id in self.projects

@@ -20,7 +20,17 @@ INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
             name="conversations",
         ),
     ),
-    "sessions": (IndexModel([("session", ASCENDING)], name="session", unique=True),),
+    "sessions": (
+        IndexModel([("session", ASCENDING)], name="session", unique=True),
+        IndexModel(
+            [
+                ("identity.project_id", ASCENDING),
+                ("identity.user_id", ASCENDING),
+                ("identity.session_id", ASCENDING),
+            ],
+            name="whose",
+        ),
+    ),
     "snapshots": (
         IndexModel(
             [("session", ASCENDING), ("first_seq", ASCENDING)],
