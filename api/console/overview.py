@@ -43,7 +43,7 @@ def router() -> APIRouter:
         ledger = await call.parts.figures.ledger()
         broker = await call.parts.figures.broker()
         wanted = LetterQuery(state=LetterState.DEAD, projects=call.visitor.projects)
-        groups = grouped(await call.installation.letters.matching(wanted))
+        groups = grouped(await call.installation.letters.summaries(wanted))
         troubles = troubles_of(
             ledger.status,
             broker,

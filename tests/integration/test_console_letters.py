@@ -314,7 +314,7 @@ async def test_what_somebody_wrote_is_shown_and_does_nothing(world: World, perso
     for character in "\x1b\x07\u202e\u202c\u2066\u2069\u061c":
         assert character not in page.text
     assert "[U+202E]gnp.exe" in page.text
-    assert "\u241b[2J" in page.text
+    assert "[U+001B][2J" in page.text
     for address in (
         f"/letters/{HOSTILE[:40]}",
         "/letters?reason=%3Cscript%3E%22%27%3E",
