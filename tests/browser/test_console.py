@@ -83,7 +83,7 @@ async def the_heading(page: Page, text: str | re.Pattern[str]) -> None:
 async def test_from_what_is_wrong_to_its_cause_and_back_to_all_is_well(
     world: World, chromium: BrowserContext, shoot: Shoot
 ) -> None:
-    """Three clicks to the cause of the newest kind; then each kind is cleared from the page."""
+    """Three clicks to the cause of the newest group; then each group is cleared from the page."""
     for n in range(3):
         await world.dead(f"old-{n}", "refusal")
     await world.dead("new", "content_filter")
@@ -102,9 +102,9 @@ async def test_from_what_is_wrong_to_its_cause_and_back_to_all_is_well(
     await page.get_by_role("button", name="Discard it").click()
     await expect(page.get_by_role("status")).to_contain_text("It is discarded")
 
-    await page.get_by_role("link", name="Kinds of letters").click()
-    await the_heading(page, "3 letters of 1 kind")
-    await shoot(page, "kinds")
+    await page.get_by_role("link", name="Groups of letters").click()
+    await the_heading(page, "3 letters in 1 group")
+    await shoot(page, "groups")
     await page.get_by_role("link", name="Redrive… refusal").click()
     await the_heading(page, "Redrive 3 letters?")
     await shoot(page, "plan")
@@ -121,7 +121,7 @@ async def test_from_what_is_wrong_to_its_cause_and_back_to_all_is_well(
     await extract(world.server.parts, world.broker, good)
 
     await page.goto(f"{world.console}/letters/groups")
-    await the_heading(page, "0 letters of 0 kinds")
+    await the_heading(page, "0 letters in 0 groups")
     await page.get_by_role("link", name="Audit").click()
     await expect(page.get_by_text("letter.redrive")).to_have_count(4)
     await shoot(page, "audit")
