@@ -64,7 +64,7 @@ def router() -> APIRouter:
             most=SHOWN,
             ledger=ledger.status,
             totals=ledger.totals,
-            flow=ledger.flow,
+            flow=await call.parts.figures.flow(),
             broker=broker,
             tiers=_tiers(ledger.status),
             chart=chart_of(deaths, now),
