@@ -1,47 +1,50 @@
 """A memory server and a model to talk to, and what the one has of what was said to the other."""
 
 import json
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agent_engine_sdk_memory import Memory
+from pymongo.database import Database
 
 from afterturn import Recorder
-from tests.integration.serving import Server, ask
 from tests.scripted_endpoint import Json, Reply
 
 MARA: dict[str, Any] = {"session_id": "monday", "user_id": "mara"}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A memory server of all tests, and the project of one."""
+
+    url: str
+    project: str
+    database: Database[Json]
+
+    def memory(self) -> Memory:
+        """Return the published client."""
+        return Memory(base_url=self.url, project_id=self.project)
+
+
 @contextmanager
-def recorder_of(url: str, **options: Any) -> Generator[Recorder]:
-    """Yield a recorder into the memory server at an address."""
-    recorder = Recorder(lambda: Memory(base_url=url), **options)
-    try:
-        yield recorder
-    finally:
-        recorder.close(0.1)
-
-
-@asynccontextmanager
-async def flushed(server: Server, **options: Any) -> AsyncGenerator[Recorder]:
+def flushed(server: Server, **options: Any) -> Generator[Recorder]:
     """Yield a recorder; at the end all that it took must be with the server."""
-    with recorder_of(server.url, **options) as recorder:
+    with Recorder(server.memory, **options) as recorder:
         yield recorder
-        assert await ask(recorder.flush, 20), recorder.counts
+        assert recorder.flush(20), recorder.counts
 
 
-async def stored(server: Server, session: str = "monday") -> list[Json]:
+def stored(server: Server, session: str = "monday") -> list[Json]:
     """Return the turns of a session, in order."""
-    turns = server.parts.database["turns"].find({"identity.session_id": session})
-    return [turn async for turn in turns.sort("seq", 1)]
+    whose = {"identity.session_id": session, "identity.project_id": server.project}
+    return list(server.database["turns"].find(whose).sort("seq", 1))
 
 
-async def said(server: Server, session: str = "monday") -> list[tuple[str, str]]:
+def said(server: Server, session: str = "monday") -> list[tuple[str, str]]:
     """Return who said what in a session, in order."""
-    return [(turn["role"], turn["content"]) for turn in await stored(server, session)]
+    return [(turn["role"], turn["content"]) for turn in stored(server, session)]
 
 
 def streams(*events: Json | str, named: bool = False, **fields: Any) -> Reply:
@@ -72,9 +75,3 @@ def chat_chunk(delta: Json, *, finish: str | None = None) -> Json:
         "model": "scripted-1",
         "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
     }
-
-
-def answering(texts: Iterable[str], make: Callable[[str], Reply]) -> Callable[[Json], Reply]:
-    """Return a model that says these texts, one a request."""
-    left = iter(texts)
-    return lambda _request: make(next(left))

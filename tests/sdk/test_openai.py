@@ -8,7 +8,6 @@ import pytest
 from openai import APIConnectionError, APIStatusError, AsyncOpenAI, OpenAI
 
 import afterturn
-from tests.integration.serving import Server, ask
 from tests.scripted_endpoint import (
     Ending,
     Json,
@@ -23,7 +22,7 @@ from tests.scripted_endpoint import (
     trickled,
     truncated,
 )
-from tests.sdk.talking import MARA, chat_chunk, chat_chunks, flushed, said, stored, streams
+from tests.sdk.talking import MARA, Server, chat_chunk, chat_chunks, flushed, said, stored, streams
 
 TEA = "I like tea, and 👩‍👩‍👧 \u200fمی‌خواهم."
 Talk = list[Any]
@@ -50,23 +49,23 @@ def complete(client: OpenAI, messages: Talk, **options: Any) -> Any:
     return create(model="m", messages=messages, **options)
 
 
-async def test_a_conversation_is_recorded_once_though_each_request_says_all_of_it(
+def test_a_conversation_is_recorded_once_though_each_request_says_all_of_it(
     server: Server, endpoint: ScriptedEndpoint
 ) -> None:
     talk: Talk = [{"role": "system", "content": "Be kind."}]
     bare = client_of(endpoint)
-    async with flushed(server) as recorder:
+    with flushed(server) as recorder:
         client = recorder.recorded(bare)
         with afterturn.conversation(**MARA):
             for number in range(4):
                 endpoint.script(says(f"Answer {number}."))
                 talk.append(user(TEA if number == 0 else f"Question {number}?"))
-                answer = await ask(complete, client, talk)
+                answer = complete(client, talk)
                 talk.append(assistant(answer.choices[0].message.content))
     bare.close()
 
-    assert await said(server) == [(turn["role"], turn["content"]) for turn in talk[1:]]
-    turns = await stored(server)
+    assert said(server) == [(turn["role"], turn["content"]) for turn in talk[1:]]
+    turns = stored(server)
     assert [turn.get("model_name") for turn in turns] == [None, "scripted-1"] * 4
     assert all("said_at" in turn["metadata"]["afterturn"] for turn in turns)
     assert turns[1]["metadata"]["afterturn"]["answer_ms"] >= 0
@@ -74,17 +73,17 @@ async def test_a_conversation_is_recorded_once_though_each_request_says_all_of_i
     assert type(client) is OpenAI
 
 
-async def test_what_is_returned_and_what_is_sent_is_the_clients_own(
+def test_what_is_returned_and_what_is_sent_is_the_clients_own(
     server: Server, endpoint: ScriptedEndpoint
 ) -> None:
     """Equal to what the bare client gets and sends, headers and all."""
     endpoint.always(says("Hello."))
     bare = client_of(endpoint)
-    async with flushed(server) as recorder:
+    with flushed(server) as recorder:
         client = recorder.recorded(bare)
         with afterturn.conversation(**MARA):
-            ours = await ask(complete, client, [user("Hi.")])
-        theirs = await ask(complete, bare, [user("Hi.")])
+            ours = complete(client, [user("Hi.")])
+        theirs = complete(bare, [user("Hi.")])
     bare.close()
     first, second = endpoint.requests
 
@@ -100,7 +99,7 @@ async def test_tools_are_recorded_with_their_calls_and_results(
     bare = async_client_of(endpoint)
     endpoint.script(calls_tool({"city": "Porto"}, {"city": "Faro"}, tool_name="weather"))
     endpoint.script(says("Sunny in both."))
-    async with flushed(server) as recorder:
+    with flushed(server) as recorder:
         client = recorder.recorded(bare)
         with afterturn.conversation(**MARA):
             first = await client.chat.completions.create(model="m", messages=talk)
@@ -109,7 +108,7 @@ async def test_tools_are_recorded_with_their_calls_and_results(
                 talk.append({"role": "tool", "tool_call_id": call_id, "content": f"{call_id}: sun"})
             await client.chat.completions.create(model="m", messages=talk)
     await bare.close()
-    turns = await stored(server)
+    turns = stored(server)
 
     assert [turn["role"] for turn in turns] == ["user", "assistant", "tool", "tool", "assistant"]
     assert turns[1]["tool_calls"] == [
@@ -123,7 +122,7 @@ async def test_tools_are_recorded_with_their_calls_and_results(
     assert turns[4]["content"] == "Sunny in both."
 
 
-async def test_a_request_that_fails_records_nothing_and_its_retry_records_once(
+def test_a_request_that_fails_records_nothing_and_its_retry_records_once(
     server: Server, endpoint: ScriptedEndpoint
 ) -> None:
     """The vendor client's own retries, and the caller's."""
@@ -131,20 +130,20 @@ async def test_a_request_that_fails_records_nothing_and_its_retry_records_once(
     endpoint.script(says("Hello."), status(400), says("Fine."))
     bare = client_of(endpoint, retries=2)
     talk: Talk = [user("Hi.")]
-    async with flushed(server) as recorder:
+    with flushed(server) as recorder:
         client = recorder.recorded(bare)
         with afterturn.conversation(**MARA):
-            await ask(complete, client, talk)
+            complete(client, talk)
             talk += [assistant("Hello."), user("How are you?")]
             with pytest.raises(APIStatusError):
-                await ask(complete, client, talk)
-            assert await ask(recorder.flush)
-            assert len(await said(server)) == 2
-            await ask(complete, client, talk)
+                complete(client, talk)
+            assert recorder.flush()
+            assert len(said(server)) == 2
+            complete(client, talk)
     bare.close()
 
     assert endpoint.count == 5
-    assert await said(server) == [
+    assert said(server) == [
         *((turn["role"], turn["content"]) for turn in talk),
         ("assistant", "Fine."),
     ]
@@ -166,8 +165,8 @@ async def test_a_stream_is_passed_on_as_it_comes_and_recorded_whole(
                 for chunk in complete(client, [user("Hi.")], stream=True)
             ]
 
-    async with flushed(server) as recorder:
-        assert "".join(await ask(read, recorder.recorded(bare))) == "".join(texts)
+    with flushed(server) as recorder:
+        assert "".join(read(recorder.recorded(bare))) == "".join(texts)
         with afterturn.conversation(user_id="mara", session_id="tuesday"):
             stream = await recorder.recorded(bare_async).chat.completions.create(
                 model="m", messages=[{"role": "user", "content": "Hi."}], stream=True
@@ -177,11 +176,11 @@ async def test_a_stream_is_passed_on_as_it_comes_and_recorded_whole(
     await bare_async.close()
 
     for session in ("monday", "tuesday"):
-        assert await said(server, session) == [("user", "Hi."), ("assistant", "".join(texts))]
-    assert "first_byte_ms" in (await stored(server))[1]["metadata"]["afterturn"]
+        assert said(server, session) == [("user", "Hi."), ("assistant", "".join(texts))]
+    assert "first_byte_ms" in (stored(server))[1]["metadata"]["afterturn"]
 
 
-async def test_a_streams_first_chunk_is_there_before_its_last_is_sent(
+def test_a_streams_first_chunk_is_there_before_its_last_is_sent(
     server: Server, endpoint: ScriptedEndpoint
 ) -> None:
     chunks = chat_chunks("one", "two")
@@ -197,14 +196,12 @@ async def test_a_streams_first_chunk_is_there_before_its_last_is_sent(
             stream.close()
             return seen
 
-    async with flushed(server) as recorder:
-        assert await ask(read, recorder.recorded(bare)) == ["", "one"]
+    with flushed(server) as recorder:
+        assert read(recorder.recorded(bare)) == ["", "one"]
     bare.close()
 
 
-async def test_streamed_tool_calls_are_put_together(
-    server: Server, endpoint: ScriptedEndpoint
-) -> None:
+def test_streamed_tool_calls_are_put_together(server: Server, endpoint: ScriptedEndpoint) -> None:
     pieces: list[Json] = [
         {"index": 0, "id": "c1", "function": {"name": "look", "arguments": ""}},
         {"index": 0, "function": {"arguments": '{"a"'}},
@@ -214,11 +211,11 @@ async def test_streamed_tool_calls_are_put_together(
     chunks = [chat_chunk({"tool_calls": [piece]}) for piece in pieces]
     endpoint.script(streams(*chunks, chat_chunk({}, finish="tool_calls"), "[DONE]"))
     bare = client_of(endpoint)
-    async with flushed(server) as recorder:
+    with flushed(server) as recorder:
         client = recorder.recorded(bare, conversation=afterturn.Conversation(**MARA))
-        await ask(lambda: list(complete(client, [user("Look.")], stream=True)))
+        list(complete(client, [user("Look.")], stream=True))
     bare.close()
-    turns = await stored(server)
+    turns = stored(server)
 
     assert turns[1]["tool_calls"] == [
         {"id": "c1", "name": "look", "arguments": '{"a": 1}'},
@@ -226,7 +223,7 @@ async def test_streamed_tool_calls_are_put_together(
     ]
 
 
-async def test_a_stream_that_the_network_cuts_records_nothing(
+def test_a_stream_that_the_network_cuts_records_nothing(
     server: Server, endpoint: ScriptedEndpoint
 ) -> None:
     """The caller sees an error, as he would without us; what he asks again is recorded then."""
@@ -247,55 +244,90 @@ async def test_a_stream_that_the_network_cuts_records_nothing(
             errors.append(repr(error))
         return seen
 
-    async with flushed(server) as recorder:
+    with flushed(server) as recorder:
         client = recorder.recorded(bare)
-        theirs = await ask(read, bare)
-        ours = await ask(read, client)
-        assert await ask(recorder.flush)
+        theirs = read(bare)
+        ours = read(client)
+        assert recorder.flush()
         assert ours == theirs == ["", "Hel"]
         assert len(errors) == 2
         assert errors[0] == errors[1]
-        assert await said(server) == []
-        await ask(read, client)
+        assert said(server) == []
+        read(client)
     bare.close()
 
-    assert await said(server) == [("user", "Hi."), ("assistant", "Hello")]
+    assert said(server) == [("user", "Hi."), ("assistant", "Hello")]
 
 
-async def test_of_a_stream_that_is_left_the_question_is_recorded_and_the_history_says_the_rest(
-    server: Server, endpoint: ScriptedEndpoint
+@pytest.mark.parametrize("how", ["in pieces", "at once", "packed"])
+def test_of_a_stream_that_is_left_is_recorded_what_the_caller_was_handed(
+    server: Server, endpoint: ScriptedEndpoint, how: str
 ) -> None:
-    endpoint.script(streams(*chat_chunks("One, ", "two, ", "three."), "[DONE]"), says("Bye."))
+    """However many events the network brought at once; and it is known again in the history."""
+    whole = streams(*chat_chunks("One, ", "two, ", "three."), "[DONE]")
+    if how == "in pieces":
+        whole = trickled(whole, piece_bytes=5, interval=timedelta(0))
+    endpoint.script(packed(whole) if how == "packed" else whole, says("Bye."))
     bare = client_of(endpoint)
+    talk: Talk = [user("Count.")]
 
-    def leave(client: OpenAI) -> str:
+    def leave(client: OpenAI) -> None:
         seen = ""
-        for chunk in complete(client, [user("Count.")], stream=True):
-            seen += chunk.choices[0].delta.content or ""
-            if seen == "One, ":
-                break
-        return seen
-
-    def read(client: OpenAI) -> None:
         with afterturn.conversation(**MARA):
-            leave(client)
+            stream = complete(client, talk, stream=True)
+            for chunk in stream:
+                seen += chunk.choices[0].delta.content or ""
+                if seen == "One, two, ":
+                    break
+            stream.close()
+        talk.extend([assistant(seen), user("Enough.")])
 
-    async with flushed(server) as recorder:
+    with flushed(server) as recorder:
         client = recorder.recorded(bare)
-        await ask(read, client)
-        endpoint.wait_for(1)
+        leave(client)
         with afterturn.conversation(**MARA):
-            talk: Talk = [user("Count."), assistant("One, "), user("Enough.")]
-            await ask(complete, client, talk)
+            complete(client, talk)
     bare.close()
+    turns = stored(server)
 
-    assert await said(server) == [
+    assert [(turn["role"], turn["content"]) for turn in turns] == [
         *((turn["role"], turn["content"]) for turn in talk),
         ("assistant", "Bye."),
     ]
+    assert turns[1]["metadata"]["afterturn"]["is_unfinished"] is True
+    assert "is_unfinished" not in turns[3]["metadata"]["afterturn"]
 
 
-async def test_a_stream_that_is_left_when_the_answer_is_whole_is_whole(
+async def test_a_cancelled_stream_is_a_stream_that_is_left(
+    server: Server, endpoint: ScriptedEndpoint
+) -> None:
+    reply = streams(*chat_chunks("One, ", "two."), "[DONE]")
+    first = len(streams(*chat_chunks("One, ", finish=None)).body)
+    endpoint.script(truncated(reply, sent_bytes=first, ending=Ending.SILENT))
+    bare = async_client_of(endpoint)
+    handed = asyncio.Event()
+
+    async def read(client: AsyncOpenAI) -> None:
+        with afterturn.conversation(**MARA):
+            stream = await client.chat.completions.create(
+                model="m", messages=[{"role": "user", "content": "Count."}], stream=True
+            )
+            async for chunk in stream:
+                if chunk.choices[0].delta.content:
+                    handed.set()
+
+    with flushed(server) as recorder:
+        task = asyncio.ensure_future(read(recorder.recorded(bare)))
+        await asyncio.wait_for(handed.wait(), 20)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    await bare.close()
+
+    assert said(server) == [("user", "Count."), ("assistant", "One, ")]
+
+
+def test_a_stream_that_is_left_when_the_answer_is_whole_is_whole(
     server: Server, endpoint: ScriptedEndpoint
 ) -> None:
     endpoint.script(streams(*chat_chunks("Done."), "[DONE]"))
@@ -309,17 +341,17 @@ async def test_a_stream_that_is_left_when_the_answer_is_whole_is_whole(
                     break
             stream.close()
 
-    async with flushed(server) as recorder:
-        await ask(read, recorder.recorded(bare))
+    with flushed(server) as recorder:
+        read(recorder.recorded(bare))
     bare.close()
 
-    assert await said(server) == [("user", "Hi."), ("assistant", "Done.")]
+    assert said(server) == [("user", "Hi."), ("assistant", "Done.")]
 
 
 async def test_a_cancelled_call_records_nothing(server: Server, endpoint: ScriptedEndpoint) -> None:
     endpoint.always(delayed(says("Late."), timedelta(seconds=30)))
     bare = async_client_of(endpoint)
-    async with flushed(server) as recorder:
+    with flushed(server) as recorder:
         client = recorder.recorded(bare)
         with afterturn.conversation(**MARA):
             task = asyncio.ensure_future(
@@ -327,13 +359,13 @@ async def test_a_cancelled_call_records_nothing(server: Server, endpoint: Script
                     model="m", messages=[{"role": "user", "content": "Hi."}]
                 )
             )
-            await ask(endpoint.wait_for, 1)
+            await asyncio.to_thread(endpoint.wait_for, 1)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
     await bare.close()
 
-    assert await said(server) == []
+    assert said(server) == []
 
 
 async def test_conversations_at_once_stay_apart(server: Server, endpoint: ScriptedEndpoint) -> None:
@@ -349,14 +381,14 @@ async def test_conversations_at_once_stay_apart(server: Server, endpoint: Script
                 talk.append(assistant(answer.choices[0].message.content or ""))
         return talk
 
-    async with flushed(server) as recorder:
+    with flushed(server) as recorder:
         client = recorder.recorded(bare)
         talks = await asyncio.gather(*(converse(f"talk {number}") for number in range(5)))
     await bare.close()
 
     for number, talk in enumerate(talks):
         turns = [(turn["role"], turn["content"]) for turn in talk]
-        assert await said(server, f"talk {number}") == turns
+        assert said(server, f"talk {number}") == turns
 
 
 async def test_calls_at_once_in_one_conversation_are_all_recorded(
@@ -365,7 +397,7 @@ async def test_calls_at_once_in_one_conversation_are_all_recorded(
     endpoint.respond_with(lambda request: says(f"Re: {request['messages'][-1]['content']}"))
     bare = async_client_of(endpoint)
     questions = [f"Question {number}?" for number in range(6)]
-    async with flushed(server) as recorder:
+    with flushed(server) as recorder:
         client = recorder.recorded(bare)
         with afterturn.conversation(**MARA):
             await asyncio.gather(
@@ -377,7 +409,7 @@ async def test_calls_at_once_in_one_conversation_are_all_recorded(
                 )
             )
     await bare.close()
-    turns = await said(server)
+    turns = said(server)
 
     assert sorted(turns) == sorted(
         [("user", question) for question in questions]
@@ -389,7 +421,7 @@ async def test_calls_at_once_in_one_conversation_are_all_recorded(
     )
 
 
-async def test_raw_and_streaming_responses_and_packed_ones_are_recorded_too(
+def test_raw_and_streaming_responses_and_packed_ones_are_recorded_too(
     server: Server, endpoint: ScriptedEndpoint
 ) -> None:
     """Whichever of its methods is called, the client sends the same request."""
@@ -412,29 +444,29 @@ async def test_raw_and_streaming_responses_and_packed_ones_are_recorded_too(
             with kept.create(model="m", messages=question) as response:
                 response.read()
 
-    async with flushed(server) as recorder:
-        await ask(talk, recorder.recorded(bare))
+    with flushed(server) as recorder:
+        talk(recorder.recorded(bare))
     bare.close()
 
     for session, text in (("raw", "Raw."), ("packed", "Packed."), ("kept", "Kept.")):
-        assert await said(server, session) == [("user", "Hi."), ("assistant", text)]
+        assert said(server, session) == [("user", "Hi."), ("assistant", text)]
 
 
-async def test_of_several_choices_the_history_says_which_was_said(
+def test_of_several_choices_the_history_says_which_was_said(
     server: Server, endpoint: ScriptedEndpoint
 ) -> None:
     endpoint.script(completes([assistant("A."), assistant("B.")]), says("Yes, B."))
     bare = client_of(endpoint)
     talk: Talk = [user("A or B?")]
-    async with flushed(server) as recorder:
+    with flushed(server) as recorder:
         client = recorder.recorded(bare)
         with afterturn.conversation(**MARA):
-            await ask(complete, client, talk, n=2)
+            complete(client, talk, n=2)
             talk += [assistant("B."), user("Sure?")]
-            await ask(complete, client, talk)
+            complete(client, talk)
     bare.close()
 
-    assert [content for _, content in await said(server)] == ["A or B?", "B.", "Sure?", "Yes, B."]
+    assert [content for _, content in said(server)] == ["A or B?", "B.", "Sure?", "Yes, B."]
 
 
 def response(text: str, number: int, *calls: Json) -> Json:
@@ -453,7 +485,7 @@ def response(text: str, number: int, *calls: Json) -> Json:
         "status": "completed",
         "output": [
             {"type": "reasoning", "id": f"rs_{number}", "summary": []},
-            {**message, "status": "completed"},
+            message,
             *calls,
         ],
         "parallel_tool_calls": True,
@@ -462,7 +494,7 @@ def response(text: str, number: int, *calls: Json) -> Json:
     }
 
 
-async def test_responses_are_recorded_and_known_again_in_a_history(
+def test_responses_are_recorded_and_known_again_in_a_history(
     server: Server, endpoint: ScriptedEndpoint
 ) -> None:
     call = {"type": "function_call", "id": "fc", "call_id": "c1", "name": "look"}
@@ -486,10 +518,10 @@ async def test_responses_are_recorded_and_known_again_in_a_history(
             given.append({"type": "function_call_output", "call_id": "c1", "output": "gold"})
             assert len(list(client.responses.create(model="m", input=given, stream=True))) == 2
 
-    async with flushed(server) as recorder:
-        await ask(talk, recorder.recorded(bare))
+    with flushed(server) as recorder:
+        talk(recorder.recorded(bare))
     bare.close()
-    turns = await stored(server)
+    turns = stored(server)
 
     assert [(turn["role"], turn["content"]) for turn in turns] == [
         ("user", "Look."),
@@ -502,7 +534,7 @@ async def test_responses_are_recorded_and_known_again_in_a_history(
     assert turns[3]["tool_name"] is None or turns[3]["tool_name"] == "look"
 
 
-async def test_a_response_that_continues_one_the_vendor_keeps_is_new_though_it_says_the_same(
+def test_a_response_that_continues_one_the_vendor_keeps_is_new_though_it_says_the_same(
     server: Server, endpoint: ScriptedEndpoint
 ) -> None:
     endpoint.script(*(sends(response(f"Step {number}.", number)) for number in range(1, 6)))
@@ -520,23 +552,26 @@ async def test_a_response_that_continues_one_the_vendor_keeps_is_new_though_it_s
             for _ in range(2):
                 client.responses.create(model="m", input="Go on.", conversation="conv_1")
 
-    async with flushed(server) as recorder:
-        await ask(talk, recorder.recorded(bare))
+    with flushed(server) as recorder:
+        talk(recorder.recorded(bare))
     bare.close()
 
-    assert [content for _, content in await said(server)] == [
+    assert [content for _, content in said(server)] == [
         *("Go on.", "Step 1.", "Go on.", "Step 2.", "Go on.", "Step 3.")
     ]
-    assert [content for _, content in await said(server, "kept")] == [
+    assert [content for _, content in said(server, "kept")] == [
         *("Go on.", "Step 4.", "Go on.", "Step 5.")
     ]
 
 
-async def test_no_model_is_as_it_was(server: Server) -> None:
+def test_no_model_is_as_it_was(server: Server) -> None:
     bare = OpenAI(base_url="http://127.0.0.1:9/v1", api_key="k", max_retries=0)
-    async with flushed(server) as recorder:
-        with afterturn.conversation(**MARA), pytest.raises(APIConnectionError):
-            await ask(complete, recorder.recorded(bare), [user("Hi.")])
+    with (
+        flushed(server) as recorder,
+        afterturn.conversation(**MARA),
+        pytest.raises(APIConnectionError),
+    ):
+        complete(recorder.recorded(bare), [user("Hi.")])
     bare.close()
 
-    assert await said(server) == []
+    assert said(server) == []

@@ -13,16 +13,16 @@ _log = logging.getLogger("afterturn")
 def heard(call: Call) -> tuple[Said, Answer] | None:
     """Return what a call said and was answered; None where that was no success.
 
-    An answer that the caller did not want to its end is not recorded, and what he said is: of the
-    answer, his next request has as much as he kept.
+    Of an answer whose end was never seen counts what the caller was handed of it; not if the
+    network failed him, for then he was handed an error too.
     """
     body = call.body()
     if body is None:
         _log.warning("an answer was too long to be recorded")
         return None
     answer = answered_in(call.route, body, is_stream=call.is_stream)
-    is_cut = answer.outcome is Outcome.UNFINISHED and call.end is End.BROKEN
-    if answer.outcome is Outcome.FAILED or is_cut:
+    is_broken = answer.outcome is Outcome.UNFINISHED and call.end is End.BROKEN
+    if answer.outcome is Outcome.FAILED or is_broken:
         return None
     said = said_in(call.route, call.request)
     if said is None:

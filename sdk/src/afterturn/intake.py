@@ -15,7 +15,7 @@ from afterturn.preparing import Preparer
 from afterturn.recognition import Fresh, Heard, fresh
 from afterturn.tapping import Call
 from afterturn.turns import Turn
-from afterturn.wires.exchange import Answer, Said
+from afterturn.wires.exchange import Answer, Outcome, Said
 
 CALLS: Final = 1_000
 """How many calls may wait to be read; reading one takes a few milliseconds."""
@@ -125,7 +125,8 @@ class Intake:
                 continue
             given = arguments(turn, new.key)
             if index >= len(said.turns):
-                given |= {"model_name": answer.model, "metadata": answered_at(call)}
+                times = answered_at(call, is_whole=answer.outcome is Outcome.WHOLE)
+                given |= {"model_name": answer.model, "metadata": times}
             elif index >= asked:
                 given |= {"metadata": asked_at(call)}
             parcels.append(parcel(call.conversation, given))

@@ -49,7 +49,7 @@ def asked_at(call: Call) -> Json:
     return {"afterturn": {"said_at": call.started_at.isoformat()}}
 
 
-def answered_at(call: Call) -> Json:
+def answered_at(call: Call, *, is_whole: bool) -> Json:
     """Return the times of an answer, as metadata: begun when, and after how many milliseconds."""
     times: Json = {
         "said_at": call.started_at.isoformat(),
@@ -57,6 +57,8 @@ def answered_at(call: Call) -> Json:
     }
     if call.is_stream:
         times["first_byte_ms"] = round((call.first_byte - call.started) * 1000)
+    if not is_whole:
+        times["is_unfinished"] = True
     return {"afterturn": times}
 
 

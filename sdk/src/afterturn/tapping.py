@@ -7,9 +7,10 @@ its retries is seen for what it is. All reading of those bytes happens later, in
 """
 
 import copy
-import sys
+import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum, auto
@@ -22,6 +23,7 @@ from afterturn.wires.routes import Route
 ANSWER_BYTES: Final = 16 * 1024 * 1024
 """The longest answer that is kept to be read; of a longer one nothing is recorded."""
 
+_EVENT_END: Final = re.compile(rb"\r?\n\r?\n")
 _INNER: Final = "_afterturn_inner"
 _TAP: Final = "_afterturn_tap"
 
@@ -51,17 +53,20 @@ class Call:
     """By the clock that only goes forward, in seconds."""
     deliver: Callable[["Call"], None]
     """Takes the call when it has ended; it never waits and never raises."""
-    response: Any = None
-    """The HTTP client's response, for its headers and its way to unpack a body."""
+    is_stream: bool = False
+    """Whether the answer is a stream of events."""
     first_byte: float = 0.0
     ended: float = 0.0
     end: End | None = None
+    is_pulling: bool = False
+    """Whether the body is waited for: then what happens there decides how it ended."""
     chunks: list[bytes] = field(default_factory=list[bytes])
     size: int = 0
 
     def answered(self, response: Any) -> None:
         """Note that an answer began."""
-        self.response = response
+        kind = str(response.headers.get("content-type", ""))
+        self.is_stream = kind.startswith("text/event-stream")
         self.first_byte = time.monotonic()
 
     def note(self, chunk: bytes) -> None:
@@ -70,6 +75,25 @@ class Call:
         if self.size <= ANSWER_BYTES:
             self.chunks.append(chunk)
 
+    @contextmanager
+    def reading(self) -> Generator[None]:
+        """Note how the reading inside ends."""
+        self.is_pulling = True
+        try:
+            yield
+        except Exception:
+            self.finish(End.BROKEN)
+            raise
+        except BaseException:
+            self.finish(End.LEFT)
+            raise
+        self.finish(End.READ)
+
+    def closed(self) -> None:
+        """Note that the body was closed, be it by the HTTP client, at its end, or by the caller."""
+        if not self.is_pulling:
+            self.finish(End.LEFT)
+
     def finish(self, end: End) -> None:
         """Note the end; the first one counts."""
         if self.end is None:
@@ -77,21 +101,9 @@ class Call:
             self.ended = time.monotonic()
             self.deliver(self)
 
-    @property
-    def is_stream(self) -> bool:
-        """Whether the answer is a stream of events."""
-        return str(self.response.headers.get("content-type", "")).startswith("text/event-stream")
-
     def body(self) -> bytes | None:
-        """Return the answer as the caller read it, unpacked; None if it was too long."""
-        if self.size > ANSWER_BYTES:
-            return None
-        raw = b"".join(self.chunks)
-        if not self.response.headers.get("content-encoding"):
-            return raw
-        response: Any = self.response.__class__
-        unpacked: bytes = response(200, headers=self.response.headers, content=raw).content
-        return unpacked
+        """Return the answer as far as the caller had it; None if it was too long."""
+        return None if self.size > ANSWER_BYTES else b"".join(self.chunks)
 
 
 Tap = Callable[[Any], Call | None]
@@ -126,6 +138,15 @@ def tapped(http: HttpT, tap: Tap) -> HttpT:
     return twin
 
 
+def pieces(chunk: bytes) -> list[bytes]:
+    """Return the same bytes, cut behind each event, so that whoever leaves has had no more."""
+    ends = [found.end() for found in _EVENT_END.finditer(chunk)]
+    if not ends or ends == [len(chunk)]:
+        return [chunk]
+    cut = [chunk[begin:end] for begin, end in zip([0, *ends], [*ends, len(chunk)], strict=True)]
+    return cut if cut[-1] else cut[:-1]
+
+
 def is_http_client(value: object) -> bool:
     """Return whether something is an HTTP client that can be listened to."""
     return hasattr(value, "send") and hasattr(value, "build_request") and hasattr(value, "__dict__")
@@ -153,7 +174,7 @@ def _sync_send(base: Any) -> Any:
         if call is not None and response.is_success:
             call.answered(response)
             if stream:
-                response.stream = _tee(response, call)
+                _listen(call, response)
             else:
                 _read(call, response)
         return response
@@ -168,7 +189,7 @@ def _async_send(base: Any) -> Any:
         if call is not None and response.is_success:
             call.answered(response)
             if stream:
-                response.stream = _tee(response, call)
+                _listen_async(call, response)
             else:
                 _read(call, response)
         return response
@@ -176,74 +197,49 @@ def _async_send(base: Any) -> Any:
     return send
 
 
-@dataclass(slots=True)
-class _Unpacked:
-    """A response whose body the HTTP client unpacked already."""
-
-    headers: dict[str, str]
-
-
 def _read(call: Call, response: Any) -> None:
-    call.response = _Unpacked({"content-type": response.headers.get("content-type", "")})
     call.note(response.content)
     call.finish(End.READ)
 
 
-class _Tee:
-    """A stream that is noted as it goes by."""
+def _listen(call: Call, response: Any) -> None:
+    inner, close = response.iter_bytes, response.close
 
-    def __init__(self, inner: Any, call: Call) -> None:
-        self.inner = inner
-        self.call = call
+    def iter_bytes(chunk_size: int | None = None) -> Iterator[bytes]:
+        with call.reading(), closing(inner(chunk_size)) as chunks:
+            for chunk in chunks:
+                call.is_pulling = False
+                for piece in pieces(chunk) if chunk_size is None else (chunk,):
+                    call.note(piece)
+                    yield piece
+                call.is_pulling = True
 
-    def __iter__(self) -> Iterator[bytes]:
+    def closed() -> None:
         try:
-            for chunk in self.inner:
-                self.call.note(chunk)
-                yield chunk
-        except Exception:
-            self.call.finish(End.BROKEN)
-            raise
-        self.call.finish(End.READ)
-
-    def close(self) -> None:
-        try:
-            self.inner.close()
+            close()
         finally:
-            self.call.finish(End.LEFT)
+            call.closed()
+
+    response.iter_bytes, response.close = iter_bytes, closed
 
 
-class _AsyncTee:
-    """The same for coroutines."""
+def _listen_async(call: Call, response: Any) -> None:
+    inner, close = response.aiter_bytes, response.aclose
 
-    def __init__(self, inner: Any, call: Call) -> None:
-        self.inner = inner
-        self.call = call
+    async def aiter_bytes(chunk_size: int | None = None) -> AsyncIterator[bytes]:
+        with call.reading():
+            async with aclosing(inner(chunk_size)) as chunks:
+                async for chunk in chunks:
+                    call.is_pulling = False
+                    for piece in pieces(chunk) if chunk_size is None else (chunk,):
+                        call.note(piece)
+                        yield piece
+                    call.is_pulling = True
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    async def closed() -> None:
         try:
-            async for chunk in self.inner:
-                self.call.note(chunk)
-                yield chunk
-        except Exception:
-            self.call.finish(End.BROKEN)
-            raise
-        self.call.finish(End.READ)
-
-    async def aclose(self) -> None:
-        try:
-            await self.inner.aclose()
+            await close()
         finally:
-            self.call.finish(End.LEFT)
+            call.closed()
 
-
-def _tee(response: Any, call: Call) -> Any:
-    """Return the stream of a response, noted; it is of the library that the response is of."""
-    kind = _AsyncTee if hasattr(response.stream, "aclose") else _Tee
-    return _tee_class(kind, response.__class__.__module__.partition(".")[0])(response.stream, call)
-
-
-@cache
-def _tee_class(kind: type[Any], library: str) -> Any:
-    base = "AsyncByteStream" if kind is _AsyncTee else "SyncByteStream"
-    return type(kind.__name__, (kind, getattr(sys.modules[library], base)), {})
+    response.aiter_bytes, response.aclose = aiter_bytes, closed

@@ -6,7 +6,7 @@ from typing import Any, Final
 from afterturn.turns import Json, ToolCall, Turn
 from afterturn.wires.exchange import (
     FAILED,
-    UNFINISHED,
+    UNDECIDED,
     Answer,
     Outcome,
     Said,
@@ -15,6 +15,7 @@ from afterturn.wires.exchange import (
     parts_of,
     speaking,
     text_of,
+    unfinished,
 )
 
 _LEGACY_CALL: Final = "function_call"
@@ -46,7 +47,7 @@ def answer(document: Json) -> Answer:
     if not choices:
         return FAILED
     if len(choices) > 1:
-        return UNFINISHED
+        return UNDECIDED
     message = choices[0].get("message")
     if not isinstance(message, dict):
         return FAILED
@@ -65,13 +66,13 @@ def streamed(events: Iterable[Json]) -> Answer:
         head = {**head, **{key: value for key, value in event.items() if value}}
         for choice in objects(event.get("choices")):
             if choice.get("index", 0) != 0:
-                return UNFINISHED
+                return UNDECIDED
             delta = choice.get("delta")
             if isinstance(delta, dict):
                 _add(objects([delta])[0], texts, calls)
             is_finished = is_finished or choice.get("finish_reason") is not None
     if not is_finished:
-        return UNFINISHED if head else FAILED
+        return unfinished(texts, head.get("model")) if head else FAILED
     message = {"content": "".join(texts), "tool_calls": [calls[key] for key in sorted(calls)]}
     return _whole(_assistant(message), head)
 

@@ -45,7 +45,7 @@ class Answer:
 
     outcome: Outcome
     turns: tuple[Turn, ...] = ()
-    """Empty unless it is whole."""
+    """What it says, as far as it came, less calls of tools whose end never came."""
     model: str | None = None
     """The model that says it answered."""
     answer_id: str = ""
@@ -53,7 +53,8 @@ class Answer:
 
 
 FAILED = Answer(outcome=Outcome.FAILED)
-UNFINISHED = Answer(outcome=Outcome.UNFINISHED)
+UNDECIDED = Answer(outcome=Outcome.UNFINISHED)
+"""There are several, and the next request says which of them was taken."""
 
 
 def objects(value: Any) -> list[Json]:
@@ -86,6 +87,12 @@ def parts_of(content: Any, *, joined_by: str) -> tuple[str, tuple[str, ...]]:
             attached.append(digest_of(part).hex())
     joiner = "\n" if attached else joined_by
     return joiner.join(texts), tuple(attached)
+
+
+def unfinished(texts: Iterable[str], model: object) -> Answer:
+    """Return what came of an answer whose end did not."""
+    turn = Turn(role="assistant", content="".join(texts))
+    return Answer(outcome=Outcome.UNFINISHED, turns=speaking([turn]), model=text_of(model))
 
 
 def speaking(turns: Iterable[Turn]) -> tuple[Turn, ...]:

@@ -7,7 +7,6 @@ from typing import Any, Final
 from afterturn.turns import Json, ToolCall, Turn
 from afterturn.wires.exchange import (
     FAILED,
-    UNFINISHED,
     Answer,
     Outcome,
     Said,
@@ -16,6 +15,7 @@ from afterturn.wires.exchange import (
     parts_of,
     speaking,
     text_of,
+    unfinished,
 )
 
 _UNSAID: Final = {"thinking", "redacted_thinking", "tool_use", "tool_result"}
@@ -70,7 +70,8 @@ def streamed(events: Iterable[Json]) -> Answer:
             case _:
                 pass
     if document.get("stop_reason") is None:
-        return UNFINISHED if document else FAILED
+        texts = (str(blocks[place].get("text", "")) for place in sorted(blocks))
+        return unfinished(texts, document.get("model")) if document else FAILED
     document["content"] = [_complete(blocks[place]) for place in sorted(blocks)]
     return answer(document)
 

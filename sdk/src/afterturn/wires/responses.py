@@ -6,7 +6,6 @@ from typing import Final
 from afterturn.turns import Json, ToolCall, Turn
 from afterturn.wires.exchange import (
     FAILED,
-    UNFINISHED,
     Answer,
     Outcome,
     Said,
@@ -15,9 +14,11 @@ from afterturn.wires.exchange import (
     parts_of,
     speaking,
     text_of,
+    unfinished,
 )
 
 _ENDS: Final = {"response.completed", "response.incomplete"}
+_DELTAS: Final = {"response.output_text.delta", "response.refusal.delta"}
 _FAILURES: Final = {"response.failed", "error"}
 
 
@@ -54,16 +55,23 @@ def answer(document: Json) -> Answer:
 
 def streamed(events: Iterable[Json]) -> Answer:
     """Return what an answer says that came in pieces: its last event has all of it."""
-    found = FAILED
+    texts: list[str] = []
+    model: object = None
+    is_begun = False
     for event in events:
+        is_begun = True
         kind = event.get("type")
         if kind in _FAILURES:
             return FAILED
         response = event.get("response")
-        if kind in _ENDS and isinstance(response, dict):
-            return answer(objects([response])[0])
-        found = UNFINISHED
-    return found
+        if isinstance(response, dict):
+            (whole,) = objects([response])
+            if kind in _ENDS:
+                return answer(whole)
+            model = whole.get("model")
+        elif kind in _DELTAS:
+            texts.append(str(event.get("delta") or ""))
+    return unfinished(texts, model) if is_begun else FAILED
 
 
 def _turns(items: Iterable[Json]) -> list[Turn]:
