@@ -1,16 +1,17 @@
 """A memory server and a model to talk to, and what the one has of what was said to the other."""
 
 import json
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from agent_engine_sdk_memory import Memory
+from openai import OpenAI
 from pymongo.database import Database
 
 from afterturn import Recorder
-from tests.scripted_endpoint import Json, Reply
+from tests.scripted_endpoint import Json, Reply, ScriptedEndpoint, sends
 
 MARA: dict[str, Any] = {"session_id": "monday", "user_id": "mara"}
 
@@ -26,6 +27,23 @@ class Server:
     def memory(self) -> Memory:
         """Return the published client."""
         return Memory(base_url=self.url, project_id=self.project)
+
+
+def taking(endpoint: ScriptedEndpoint) -> Callable[[], Memory]:
+    """Let an endpoint take turns as a memory server does; return how to connect to it."""
+    endpoint.respond_with(lambda turn: taken(str(turn["session_id"])))
+    return lambda: Memory(base_url=endpoint.url)
+
+
+def taken(session: str = "monday") -> Reply:
+    """Return what a memory server answers to a turn it took."""
+    result = {"id": "t", "session_id": session, "turn_seq": 1}
+    return replace(sends(result), status=201)
+
+
+def contents(endpoint: ScriptedEndpoint) -> list[str]:
+    """Return what was said in the turns that an endpoint was sent, in order."""
+    return [str(request.json["content"]) for request in endpoint.requests]
 
 
 @contextmanager
@@ -75,3 +93,27 @@ def chat_chunk(delta: Json, *, finish: str | None = None) -> Json:
         "model": "scripted-1",
         "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
     }
+
+
+Talk = list[Any]
+
+
+def user(content: str) -> Json:
+    """Return what a user says, as OpenAI has it."""
+    return {"role": "user", "content": content}
+
+
+def assistant(content: str) -> Json:
+    """Return what an assistant says, as OpenAI has it."""
+    return {"role": "assistant", "content": content}
+
+
+def client_of(endpoint: ScriptedEndpoint, *, retries: int = 0) -> OpenAI:
+    """Return a client of a scripted model."""
+    return OpenAI(base_url=endpoint.url, api_key="k", max_retries=retries, timeout=20)
+
+
+def complete(client: OpenAI, messages: Talk, **options: Any) -> Any:
+    """Ask a model; what is passed and returned is untyped."""
+    create: Any = client.chat.completions.create
+    return create(model="m", messages=messages, **options)

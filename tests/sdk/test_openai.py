@@ -2,7 +2,6 @@
 
 import asyncio
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from openai import APIConnectionError, APIStatusError, AsyncOpenAI, OpenAI
@@ -22,31 +21,27 @@ from tests.scripted_endpoint import (
     trickled,
     truncated,
 )
-from tests.sdk.talking import MARA, Server, chat_chunk, chat_chunks, flushed, said, stored, streams
+from tests.sdk.talking import (
+    MARA,
+    Server,
+    Talk,
+    assistant,
+    chat_chunk,
+    chat_chunks,
+    client_of,
+    complete,
+    flushed,
+    said,
+    stored,
+    streams,
+    user,
+)
 
 TEA = "I like tea, and 👩‍👩‍👧 \u200fمی‌خواهم."
-Talk = list[Any]
-
-
-def user(content: str) -> Json:
-    return {"role": "user", "content": content}
-
-
-def assistant(content: str) -> Json:
-    return {"role": "assistant", "content": content}
-
-
-def client_of(endpoint: ScriptedEndpoint, *, retries: int = 0) -> OpenAI:
-    return OpenAI(base_url=endpoint.url, api_key="k", max_retries=retries, timeout=20)
 
 
 def async_client_of(endpoint: ScriptedEndpoint) -> AsyncOpenAI:
     return AsyncOpenAI(base_url=endpoint.url, api_key="k", max_retries=0, timeout=60)
-
-
-def complete(client: OpenAI, messages: Talk, **options: Any) -> Any:
-    create: Any = client.chat.completions.create
-    return create(model="m", messages=messages, **options)
 
 
 def test_a_conversation_is_recorded_once_though_each_request_says_all_of_it(

@@ -157,7 +157,7 @@ class Sender:
             sent = self.sent
             if fate is Fate.WAITS:
                 sent.failures += 1
-                if sent.failures == 1:
+                if sent.failures == 1 and not self._stopping:
                     _log.warning("the memory server takes no turns, so they wait: %s", why)
                 return
             if sent.failures:
