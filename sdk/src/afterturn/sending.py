@@ -15,8 +15,9 @@ from agent_engine_sdk_memory.errors import MemoryAPIError, MemoryAuthError, Memo
 from afterturn.buffering import Buffer, Kept, Shelf
 from afterturn.parcels import Parcel
 
-SENDERS: Final = 4
-"""How many conversations are sent at once."""
+SENDERS: Final = 2
+"""How many conversations are sent at once. More would be faster only from far away, and would be
+more threads for those who call the model to wait for."""
 INITIAL_SECONDS: Final = 0.5
 """How long to wait after a first failure; each further one doubles it."""
 MAXIMUM_SECONDS: Final = 30.0
