@@ -190,7 +190,7 @@ async def _lag(settings: Settings) -> dict[str, int] | None:
     }
     if settings.embedding.provider != "none":
         embedding = GROUPS[Stage.EMBEDDING]
-        topics_by_group[embedding] = (RECORD_CHANGED,)
+        topics_by_group[embedding] = (RECORD_CHANGED, TURN_RECORDED)
         topics_by_group[f"{embedding}.retry"] = tuple(
             tier.topic for tier in RETRY_TIERS[Stage.EMBEDDING]
         )

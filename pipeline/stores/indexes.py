@@ -19,6 +19,11 @@ INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
             ],
             name="conversations",
         ),
+        IndexModel(
+            [("embedding.state", ASCENDING), ("embedding.due_ms", ASCENDING)],
+            name="embedding",
+            sparse=True,
+        ),
     ),
     "sessions": (
         IndexModel([("session", ASCENDING)], name="session", unique=True),
@@ -45,6 +50,11 @@ INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
         IndexModel([("settled_at", ASCENDING)], name="settled"),
         IndexModel([("unsent_since_ms", ASCENDING)], name="unsent", sparse=True),
         IndexModel([("job_id", ASCENDING)], name="job", sparse=True),
+    ),
+    "project_revisions": (
+        IndexModel(
+            [("settings.short_term.embed_on_write", ASCENDING)], name="embeds_turns", sparse=True
+        ),
     ),
     "assertions": (
         IndexModel([("slot", ASCENDING)], name="slot"),
