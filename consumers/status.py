@@ -132,18 +132,23 @@ async def _pending(parts: Installation) -> AsyncIterator[dict[str, Any] | None]:
 
 
 async def _embeddings(parts: Installation) -> dict[str, Any]:
-    """Return how many records have which embedding, whose vectors are searched, and what waits."""
-    records = parts.database["records"]
+    """Return how many records and turns have which embedding, and whose vectors are searched."""
+    records, turns = parts.database["records"], parts.database["turns"]
     reasons: Counter[str] = Counter()
     failing = {"embedding.state": "pending", "embedding.attempts.0": {"$exists": True}}
-    async for document in records.find(failing, {"embedding.attempts.failure.reason": 1}):
-        reasons[document["embedding"]["attempts"][-1]["failure"]["reason"]] += 1
+    for owners in (records, turns):
+        async for document in owners.find(failing, {"embedding.attempts.failure.reason": 1}):
+            reasons[document["embedding"]["attempts"][-1]["failure"]["reason"]] += 1
     configured = parts.settings.embedding.provider
     return {
         "configured": configured,
         "active": await parts.active_model.active(),
         **{
             state.value: await records.count_documents({"embedding.state": state.value})
+            for state in EmbeddingState
+        },
+        "turns": {
+            state.value: await turns.count_documents({"embedding.state": state.value})
             for state in EmbeddingState
         },
         "reasons": {

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import Final
 
-from afterturn.buffering import Buffer, Kept, Session, Shelf, session_of
+from afterturn.buffering import Buffer, Kept, Shelf, session_of
 from afterturn.hearing import heard
 from afterturn.logs import Logs
 from afterturn.parcels import Parcel, answered_at, arguments, asked_at, parcel
@@ -39,7 +39,6 @@ class Intake:
         self._logs = Logs()
         self._calls: queue.SimpleQueue[Call | threading.Event | None] = queue.SimpleQueue()
         self._waiting_bytes = 0
-        self._cut: set[Session] = set()
         self._thread = threading.Thread(target=self._run, name="afterturn-intake", daemon=True)
         self.dropped = 0
 
@@ -52,7 +51,6 @@ class Intake:
         size = len(call.request) + call.size
         if self._calls.qsize() >= CALLS or self._waiting_bytes + size > CALLS_BYTES:
             self.dropped += 1
-            self._cut.add(session_of(call.conversation))
             return
         self._waiting_bytes += size
         self._calls.put(call)
@@ -86,9 +84,6 @@ class Intake:
             return
         said, answer = both
         session = session_of(call.conversation)
-        if session in self._cut:
-            self._cut.discard(session)
-            self._logs.forget(session)
         turns = [*said.turns, *answer.turns]
         prepared = [self._preparer.prepare(turn) for turn in turns]
         kept = [
@@ -106,7 +101,6 @@ class Intake:
         parcels = self._parcels(call, [(kept[new.index][0], new) for new in news], said, answer)
         if not self._buffer.has_room(parcels):
             self.dropped += len(parcels)
-            self._logs.forget(session)
             _log.warning("no room for turns of a conversation: its next request says them again")
             return
         self._buffer.add(self._shelved(parcels))
