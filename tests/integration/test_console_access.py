@@ -136,6 +136,25 @@ async def test_a_login_is_in_the_trail_and_its_cookie_is_nobody_elses(world: Wor
     assert [each.act for each in trail][-2:] == [Act.LOGIN_REFUSED, Act.LOGIN]
 
 
+async def test_behind_a_proxy_that_ends_https_the_session_is_for_https_alone(
+    world: World,
+) -> None:
+    admin = world.accounts["admin"]
+    async with browser(world.server, **{"X-Forwarded-Proto": "https"}) as person:
+        await person.open("/login")
+        plain = await person.send("/login", client_id=admin.client_id, client_secret=admin.secret)
+        person.origin = person.origin.replace("http:", "https:")
+        await person.open("/login")
+        entered = await person.send(
+            "/login", client_id=admin.client_id, client_secret=admin.secret, follow=False
+        )
+        (cookie,) = entered.headers.get_list("set-cookie")
+
+    assert plain.status_code == 403
+    assert cookie.startswith("__Host-afterturn-console=")
+    assert {"Secure", "Path=/", "HttpOnly", "SameSite=Strict"} <= set(cookie.split("; "))
+
+
 async def test_a_changed_cookie_is_no_session(world: World) -> None:
     operator = world.accounts["operator"]
     async with browser(world.server) as person:
