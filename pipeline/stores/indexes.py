@@ -76,6 +76,7 @@ INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
     ),
     "letters": (
         IndexModel([("state", ASCENDING), ("created_at", ASCENDING)], name="state_created"),
+        IndexModel([("job_id", ASCENDING)], name="job", sparse=True),
         IndexModel([("unsent", ASCENDING)], name="unsent", sparse=True),
     ),
     "service_accounts": (IndexModel([("name", ASCENDING)], name="name", unique=True),),

@@ -1,0 +1,70 @@
+"""The options that say which letters, the same for every command that takes them."""
+
+import inspect
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+import typer
+
+from schemas.failure import FailureClass, LetterQuery
+from schemas.topics import Stage
+
+
+def letter_query(
+    *,
+    stage: Annotated[Stage | None, typer.Option(help="Where they failed.")] = None,
+    failure_class: Annotated[
+        FailureClass | None, typer.Option("--class", help="Whose fault it was.")
+    ] = None,
+    reason: Annotated[str | None, typer.Option(help="The stable code.")] = None,
+    group: Annotated[str | None, typer.Option(help="A fingerprint, as `groups` has it.")] = None,
+    disposition: Annotated[
+        Literal["content", "exhausted"] | None,
+        typer.Option(help="exhausted: only the fault must go; content: not only."),
+    ] = None,
+    project: Annotated[str | None, typer.Option(help="A project's id.")] = None,
+    session: Annotated[str | None, typer.Option(help="A session's key, as `show` has.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model that was asked.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Where the message lay.")] = None,
+    since: Annotated[datetime | None, typer.Option(help="Died first then or later (UTC).")] = None,
+    until: Annotated[datetime | None, typer.Option(help="Died first before then (UTC).")] = None,
+    deaths: Annotated[int | None, typer.Option(help="Died at least so often.", min=1)] = None,
+) -> LetterQuery:
+    """Return which letters the options ask for, in whatever state."""
+    return LetterQuery(
+        stage=stage,
+        failure_class=failure_class,
+        reason=reason,
+        fingerprint=group,
+        disposition=disposition,
+        project_id=project,
+        session=session,
+        model=model,
+        topic=topic,
+        since=as_utc(since),
+        until=as_utc(until),
+        deaths=deaths,
+    )
+
+
+def queried(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that takes these options in the place of its argument `wanted`."""
+    options = inspect.signature(letter_query).parameters
+    own = inspect.signature(command).parameters
+
+    def called(**given: Any) -> None:
+        wanted = letter_query(**{name: given.pop(name) for name in options})
+        command(wanted=wanted, **given)
+
+    called.__name__, called.__doc__ = command.__name__, command.__doc__
+    parameters = [*(each for name, each in own.items() if name != "wanted"), *options.values()]
+    parameters.sort(key=lambda each: each.kind)
+    called.__signature__ = inspect.Signature(parameters)
+    called.__annotations__ = {each.name: each.annotation for each in parameters}
+    return called
+
+
+def as_utc(moment: datetime | None) -> datetime | None:
+    """Return a time that is written without a zone as one of UTC."""
+    return None if moment is None else moment.replace(tzinfo=moment.tzinfo or UTC)
