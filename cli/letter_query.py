@@ -1,12 +1,11 @@
 """The options that say which letters, the same for every command that takes them."""
 
-import inspect
-from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from datetime import datetime
+from typing import Annotated, Final, Literal
 
 import typer
 
+from cli.options import as_utc, taking
 from schemas.failure import FailureClass, LetterQuery
 from schemas.topics import Stage
 
@@ -48,23 +47,5 @@ def letter_query(
     )
 
 
-def queried(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that takes these options in the place of its argument `wanted`."""
-    options = inspect.signature(letter_query).parameters
-    own = inspect.signature(command).parameters
-
-    def called(**given: Any) -> None:
-        wanted = letter_query(**{name: given.pop(name) for name in options})
-        command(wanted=wanted, **given)
-
-    called.__name__, called.__doc__ = command.__name__, command.__doc__
-    parameters = [*(each for name, each in own.items() if name != "wanted"), *options.values()]
-    parameters.sort(key=lambda each: each.kind)
-    called.__signature__ = inspect.Signature(parameters)
-    called.__annotations__ = {each.name: each.annotation for each in parameters}
-    return called
-
-
-def as_utc(moment: datetime | None) -> datetime | None:
-    """Return a time that is written without a zone as one of UTC."""
-    return None if moment is None else moment.replace(tzinfo=moment.tzinfo or UTC)
+queried: Final = taking(letter_query, into="wanted")
+"""Gives a command these options, and it what they ask for as `wanted`."""

@@ -9,7 +9,8 @@ import typer
 
 from cli.connecting import connected
 from cli.environment import DATA_DIR, AsJson, DataDir, settings_for, who_calls
-from cli.letter_query import as_utc, queried
+from cli.letter_query import queried
+from cli.options import as_utc
 from cli.output import Output, counted
 from cli.redriving import discard, redrive, restore
 from cli.running import run

@@ -1,6 +1,5 @@
 """`replay`: extract again with a better prompt or model, and see what that changes."""
 
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -9,9 +8,9 @@ import typer
 from cli.connecting import connected
 from cli.environment import DATA_DIR, AsJson, DataDir, settings_for, who_calls
 from cli.job_reports import tell_replay, watched
-from cli.letter_query import as_utc
 from cli.output import Output, counted
 from cli.running import run
+from cli.selecting import say_lost, selecting
 from consumers.operating import replay_desk
 from schemas.job import JobState, Replay, Selection
 
@@ -26,13 +25,10 @@ def register(application: typer.Typer) -> None:
     application.add_typer(replay, name="replay")
 
 
+@selecting
 def start(
     *,
-    project: Annotated[str | None, typer.Option(help="Only this project's.")] = None,
-    user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
-    session: Annotated[str | None, typer.Option(help="Only this conversation, by its id.")] = None,
-    since: Annotated[datetime | None, typer.Option(help="Cut then or later (UTC).")] = None,
-    until: Annotated[datetime | None, typer.Option(help="Cut before then (UTC).")] = None,
+    selected: Selection,
     force: Annotated[
         bool, typer.Option("--force", help="Also what this very version has extracted.")
     ] = False,
@@ -50,22 +46,15 @@ def start(
     as_json: AsJson = False,
 ) -> None:
     """Start a replay of what is selected, by default of everything; `run jobs` or `up` runs it."""
-    selection = Selection(
-        project_id=project,
-        user_id=user,
-        session_id=session,
-        since=as_utc(since),
-        until=as_utc(until),
-    )
     replay = Replay(
-        selection=selection,
+        selection=selected,
         is_forced=force,
         token_budget=token_budget,
         stops_at_letter=stop_at_letter,
     )
     output = Output(as_json=as_json)
     if dry_run:
-        run(_estimate(selection, data_dir, output))
+        run(_estimate(selected, data_dir, output))
     else:
         run(_start(replay, data_dir, output, waits=wait))
 
@@ -82,7 +71,16 @@ async def _estimate(selection: Selection, data_dir: Path, output: Output) -> int
         f"{counted(found.snapshots, 'snapshot')} selected, with {found.tokens} tokens of turns;"
         " nothing was done."
     )
-    output.result({"snapshots": found.snapshots, "tokens": found.tokens, "dry_run": True})
+    say_lost(found.lost, output)
+    lost = [each.model_dump(mode="json") for each in found.lost]
+    output.result(
+        {
+            "snapshots": found.snapshots,
+            "tokens": found.tokens,
+            "lost": lost,
+            "dry_run": True,
+        }
+    )
     return 0
 
 
@@ -93,6 +91,7 @@ async def _start(replay: Replay, data_dir: Path, output: Output, *, waits: bool)
         output.say(
             f"Replay {job.job_id} is started; `./afterturn replay report` tells how it goes."
         )
+        say_lost(job.lost, output)
         if waits:
             job = await watched(parts, {}, job, output)
         await tell_replay(parts, job, output)

@@ -10,6 +10,7 @@ from uuid import uuid4
 from consumers.embedding_wiring import reembedder
 from consumers.extraction_wiring import ReachedTargets, extractors
 from consumers.jobs_app import JobsApp
+from consumers.topic_reading import KafkaTopics
 from consumers.wiring import Installation
 from pipeline.embedding.ports import Embedder
 from pipeline.embedding.reembedding_job import ReembedWork
@@ -22,8 +23,10 @@ from pipeline.models.own import OwnModels
 from pipeline.ports.model import Model
 from pipeline.replaying.desk import ReplayDesk
 from pipeline.replaying.running import ReplayWork, Step
+from pipeline.replaying.selecting import Selector
 from pipeline.stores.deliveries import MongoDeliveries
 from pipeline.stores.jobs import MongoJobs
+from pipeline.stores.listings import MongoListings
 from pipeline.stores.operator_actions import MongoOperatorActions
 from schemas.job import RedriveJob, ReembedJob
 
@@ -76,9 +79,20 @@ def replay_desk(parts: Installation, *, by: str) -> ReplayDesk:
     return ReplayDesk(
         desk=job_desk(parts, by=by),
         jobs=MongoJobs(parts.database),
-        snapshots=parts.snapshots,
+        selector=selector(parts),
+        listings=MongoListings(parts.database),
         turns=parts.turns,
         extractions=parts.extractions,
+    )
+
+
+def selector(parts: Installation) -> Selector:
+    """Return what finds the snapshots of selections."""
+    return Selector(
+        snapshots=parts.snapshots,
+        runs=parts.extractions,
+        letters=parts.letters,
+        topics=KafkaTopics(parts.settings.kafka),
     )
 
 
@@ -99,7 +113,8 @@ def replay_work(
     """
     targets = ReachedTargets(parts, model, own or OwnModels(parts.settings.llm, {}))
     return ReplayWork(
-        snapshots=parts.snapshots,
+        selector=selector(parts),
+        listings=MongoListings(parts.database),
         extractions=parts.extractions,
         extractors=extractors(parts, targets),
         turns=parts.turns,

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from schemas.base import Frozen
+from schemas.extraction import Outcome
 from schemas.failure import LetterQuery
 from schemas.identity import Name
 
@@ -25,6 +26,30 @@ class JobState(StrEnum):
     DONE = "done"
 
 
+class Messages(Frozen):
+    """Which messages of a topic; nothing given but the topic is all that it has had."""
+
+    topic: str
+    partition: int | None = None
+    first_offset: int | None = None
+    end_offset: int | None = None
+    """The first one beyond."""
+    since: datetime | None = None
+    """Appended then or later."""
+    until: datetime | None = None
+    """Appended before then."""
+
+
+class Lost(Frozen):
+    """What a topic does not have any more of what was asked for, and what is taken instead."""
+
+    partition: int
+    offsets: int | None
+    """How many; none where times were asked for."""
+    until: datetime | None
+    """Snapshots that were cut before then are taken from MongoDB; none: all there are."""
+
+
 class Selection(Frozen):
     """Which snapshots: what is given must be so; nothing given is everything."""
 
@@ -35,6 +60,19 @@ class Selection(Frozen):
     """Cut then or later."""
     until: datetime | None = None
     """Cut before then."""
+    version: str | None = None
+    """What counts of them was extracted by this version."""
+    outcomes: tuple[Outcome, ...] = ()
+    """What counts of them came to one of these; none: to whatever."""
+    letters: LetterQuery | None = None
+    """Letters that match are about them when it is started."""
+    messages: Messages | None = None
+    """These messages are about them."""
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether they are found once, when it is started, and then kept as a list."""
+        return self.letters is not None or self.messages is not None
 
 
 class Replay(Frozen):
@@ -125,6 +163,8 @@ class ReplayJob(Job):
     """Snapshots that need none: the same version, or nothing to extract."""
     tokens: int = 0
     """Of the turns of the runs that were begun."""
+    lost: tuple[Lost, ...] = ()
+    """What its topic does not have any more."""
 
 
 class Sending(Frozen):

@@ -7,12 +7,11 @@ from pipeline.errors import JobError
 from pipeline.jobs.desk import JobDesk
 from pipeline.ports.extractions import Extractions
 from pipeline.ports.jobs import Jobs
-from pipeline.ports.snapshots import Snapshots
 from pipeline.ports.turns import Turns
+from pipeline.replaying.ports import Listings
+from pipeline.replaying.selecting import Selector
 from schemas.extraction import Extraction, Outcome
-from schemas.job import Replay, ReplayJob, Selection
-
-BATCH = 200
+from schemas.job import Lost, Replay, ReplayJob, Selection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +21,8 @@ class Estimate:
     snapshots: int
     tokens: int
     """Of the turns as text; prompt and answer come on top."""
+    lost: tuple[Lost, ...] = ()
+    """What its topic does not have any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,37 +71,56 @@ class ReplayDesk:
         *,
         desk: JobDesk,
         jobs: Jobs,
-        snapshots: Snapshots,
+        selector: Selector,
+        listings: Listings,
         turns: Turns,
         extractions: Extractions,
     ) -> None:
         self._desk = desk
         self._jobs = jobs
-        self._snapshots = snapshots
+        self._selector = selector
+        self._listings = listings
         self._turns = turns
         self._extractions = extractions
 
     async def estimate(self, selection: Selection) -> Estimate:
-        """Return what a selection holds."""
+        """Return what a selection holds.
+
+        Raises:
+            JobError: It can't be anything; the message says why.
+            BrokerUnavailableError: It goes by messages, and Kafka did not answer in time.
+        """
+        listing = await self._selector.found(selection)
         snapshots = tokens = 0
-        cursor: str | None = None
-        while found := await self._snapshots.selected(selection, after=cursor, limit=BATCH):
-            for one in found:
-                turns = await self._turns.read(one.session, one.first_seq, one.last_seq)
-                tokens += sum(turn.tokens for turn in turns)
-            snapshots += len(found)
-            cursor = found[-1].snapshot_id
-        return Estimate(snapshots=snapshots, tokens=tokens)
+        async for one in self._selector.each(selection, listing and listing.after):
+            turns = await self._turns.read(one.session, one.first_seq, one.last_seq)
+            tokens += sum(turn.tokens for turn in turns)
+            snapshots += 1
+        return Estimate(snapshots=snapshots, tokens=tokens, lost=listing.lost if listing else ())
 
     async def start(self, replay: Replay) -> ReplayJob:
-        """Store a replay of what there is now for whoever runs jobs; return it."""
+        """Store a replay of what there is now for whoever runs jobs; return it.
+
+        Raises:
+            JobError: Its selection can't be anything; the message says why.
+            BrokerUnavailableError: It goes by messages, and Kafka did not answer in time.
+        """
+        listing = await self._selector.found(replay.selection)
         now = await self._desk.now()
         # What is cut later is live, and would keep a forced replay running for ever.
         until = min(replay.selection.until or now, now)
         selection = replay.selection.model_copy(update={"until": until})
         replay = replay.model_copy(update={"selection": selection})
         job_id = self._desk.name("replay")
-        job = ReplayJob(job_id=job_id, replay=replay, by=self._desk.by, created_at=now)
+        if listing is not None:
+            await self._listings.put(job_id, listing.snapshot_ids)
+        job = ReplayJob(
+            job_id=job_id,
+            replay=replay,
+            by=self._desk.by,
+            created_at=now,
+            lost=listing.lost if listing else (),
+        )
         await self._desk.start(job, project_id=selection.project_id)
         return job
 

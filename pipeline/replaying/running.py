@@ -7,6 +7,7 @@ and nowhere else.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Final, NamedTuple
 
 import structlog
@@ -19,8 +20,9 @@ from pipeline.extracting.planning import new_extraction, ready_data
 from pipeline.jobs.running import Hold
 from pipeline.ports.clocks import Clock, ServerTime
 from pipeline.ports.extractions import Extractions
-from pipeline.ports.snapshots import Snapshots
 from pipeline.ports.turns import Turns
+from pipeline.replaying.ports import Listings
+from pipeline.replaying.selecting import Page, Selector
 from schemas.extraction import Extraction, NextMessage, Outcome
 from schemas.job import JobState, ReplayJob
 from schemas.snapshot import Snapshot
@@ -29,6 +31,7 @@ from schemas.topics import SNAPSHOT_REPLAY
 WINDOW: Final = 32
 """How many runs may be under way at once: what is live comes between them."""
 LOOK_EVERY: Final = timedelta(milliseconds=500)
+NOTHING: Final = Page(snapshots=(), cursor=None)
 
 log = structlog.get_logger()
 
@@ -52,7 +55,8 @@ class ReplayWork:
     def __init__(
         self,
         *,
-        snapshots: Snapshots,
+        selector: Selector,
+        listings: Listings,
         extractions: Extractions,
         extractors: Extractors,
         turns: Turns,
@@ -63,7 +67,8 @@ class ReplayWork:
         lost_after: timedelta,
         tell: Callable[[Step], None] = lambda _step: None,
     ) -> None:
-        self._snapshots = snapshots
+        self._selector = selector
+        self._listings = listings
         self._extractions = extractions
         self._extractors = extractors
         self._turns = turns
@@ -90,24 +95,24 @@ class ReplayWork:
         if (reason := await self._stop(job)) is not None:
             return await hold.store(job, {"state": JobState.PAUSED, "reason": reason})
         room = WINDOW - len(under_way)
-        found = await self._following(job, room)
-        if not found and not under_way:
+        page = await self._following(job, room) if room > 0 else NOTHING
+        if room > 0 and page.cursor is None and not under_way:
             ended = {"state": JobState.DONE, "ended_at": self._clock.now()}
             return await hold.store(job, ended)
-        for snapshot in found:
+        for snapshot in page.snapshots:
             job = await self._passed(job, snapshot, hold)
             if _is_spent(job):
                 return job
-        if not found:
+        if page.cursor is None:
             await self._sleep(LOOK_EVERY.total_seconds())
-            job = await hold.store(job, {})
-        return job
+            return await hold.store(job, {})
+        return await hold.store(job, {"cursor": page.cursor})
 
-    async def _following(self, job: ReplayJob, room: int) -> list[Snapshot]:
+    async def _following(self, job: ReplayJob, room: int) -> Page:
         """Return the snapshots that come next, as many as may be begun now."""
-        if room <= 0:
-            return []
-        return await self._snapshots.selected(job.replay.selection, after=job.cursor, limit=room)
+        selection = job.replay.selection
+        listed = partial(self._listings.after, job.job_id) if selection.is_listed else None
+        return await self._selector.page(selection, listed, after=job.cursor, limit=room)
 
     async def _passed(self, job: ReplayJob, snapshot: Snapshot, hold: Hold) -> ReplayJob:
         """Begin a run over a snapshot if it needs one, and go past it."""

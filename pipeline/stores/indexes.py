@@ -79,6 +79,7 @@ INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
         IndexModel([("job_id", ASCENDING)], name="job", sparse=True),
         IndexModel([("unsent", ASCENDING)], name="unsent", sparse=True),
     ),
+    "job_listings": (IndexModel([("job_id", ASCENDING), ("last", ASCENDING)], name="job_last"),),
     "service_accounts": (IndexModel([("name", ASCENDING)], name="name", unique=True),),
     "operator_actions": (IndexModel([("target", ASCENDING), ("at", ASCENDING)], name="target_at"),),
 }
