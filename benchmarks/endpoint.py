@@ -1,4 +1,7 @@
-"""A model for benchmarks: answers after a fixed time, in a process of its own."""
+"""A model for benchmarks: answers after a fixed time, in a process of its own.
+
+It also takes turns, as a memory server does, and forgets them.
+"""
 
 import asyncio
 import json
@@ -6,6 +9,7 @@ import multiprocessing
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
+from typing import Any
 
 _ANSWER = {
     "semantic": [
@@ -56,7 +60,7 @@ async def _answer_all(seconds: float, connection: Connection) -> None:
                 )
                 request = json.loads(await reader.readexactly(length))
                 await asyncio.sleep(seconds)
-                writer.write(_response(request["tools"][0]["function"]["name"]))
+                writer.write(_response(head, request))
                 await writer.drain()
 
     server = await asyncio.start_server(converse, "127.0.0.1", 0, backlog=256)
@@ -64,27 +68,33 @@ async def _answer_all(seconds: float, connection: Connection) -> None:
     await server.serve_forever()
 
 
-def _response(tool: str) -> bytes:
-    call = {"name": tool, "arguments": json.dumps(_ANSWER)}
-    body = json.dumps(
-        {
-            "id": "c",
-            "object": "chat.completion",
-            "created": 0,
-            "model": "bench",
-            "choices": [
-                {
-                    "index": 0,
-                    "finish_reason": "tool_calls",
-                    "message": {
-                        "role": "assistant",
-                        "content": None,
-                        "tool_calls": [{"id": "t", "type": "function", "function": call}],
-                    },
-                }
-            ],
-            "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
-        }
-    ).encode()
-    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
-    return head.encode() + b"\r\n" + body
+def _response(head: bytes, request: dict[str, Any]) -> bytes:
+    if b"/turns " in head:
+        return _http(201, {"id": "t", "session_id": request["session_id"], "turn_seq": 1})
+    return _http(200, _completion(request))
+
+
+def _completion(request: dict[str, Any]) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": "That is noted, for next time."}
+    for tool in request.get("tools", ()):
+        call = {"name": tool["function"]["name"], "arguments": json.dumps(_ANSWER)}
+        calls = [{"id": "t", "type": "function", "function": call}]
+        message = {"role": "assistant", "content": None, "tool_calls": calls}
+    reason = "tool_calls" if "tool_calls" in message else "stop"
+    return {
+        "id": "c",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "bench",
+        "choices": [{"index": 0, "finish_reason": reason, "message": message}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+    }
+
+
+def _http(status: int, document: dict[str, Any]) -> bytes:
+    body = json.dumps(document).encode()
+    head = (
+        f"HTTP/1.1 {status} OK\r\ncontent-type: application/json\r\n"
+        f"content-length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body

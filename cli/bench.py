@@ -8,7 +8,17 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from benchmarks import cpu, extraction, http, latency, recall, record, search, soak
+from benchmarks import (
+    cpu,
+    extraction,
+    http,
+    latency,
+    recall,
+    record,
+    recording_client,
+    search,
+    soak,
+)
 from benchmarks.figures import Figure
 from benchmarks.locomo import Conversation, conversations_of
 from cli.environment import AsJson, configured
@@ -20,7 +30,9 @@ from pipeline.logs import configure_logs
 
 PATIENCE: Final = timedelta(minutes=2)
 RECALL: Final = "recall"
-Name = Literal["record", "http", "extraction", "cpu", "latency", "search", "soak", "recall"]
+Name = Literal[
+    "record", "http", "extraction", "cpu", "latency", "search", "soak", "recall", "recording-client"
+]
 _BENCHMARKS: Final[dict[Name, Any]] = {
     "record": record,
     "http": http,
@@ -29,6 +41,7 @@ _BENCHMARKS: Final[dict[Name, Any]] = {
     "latency": latency,
     "search": search,
     "soak": soak,
+    "recording-client": recording_client,
 }
 
 
@@ -60,6 +73,8 @@ def bench(
     search: a hybrid search in memory, beside a bare product and bm25s over the same.
 
     soak: what memory and open files grow by over 100,000 events; it takes half an hour.
+
+    recording-client: a model called through the recorded client, beside the bare client.
 
     recall FILE: which of the turns that answer questions are found, beside plain searches.
     """

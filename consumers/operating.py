@@ -14,10 +14,11 @@ from consumers.topic_reading import KafkaTopics
 from consumers.wiring import Installation
 from pipeline.embedding.ports import Embedder
 from pipeline.embedding.reembedding_job import ReembedWork
+from pipeline.failing.resuming import SwitchDesk
 from pipeline.jobs.desk import JobDesk
 from pipeline.jobs.running import JobRunner, Work
-from pipeline.letters.bulk import RedriveWork
 from pipeline.letters.desk import LetterDesk
+from pipeline.letters.redrive_job import RedriveWork
 from pipeline.letters.redriving import RedriveDesk
 from pipeline.models.own import OwnModels
 from pipeline.ports.model import Model
@@ -28,6 +29,7 @@ from pipeline.stores.deliveries import MongoDeliveries
 from pipeline.stores.jobs import MongoJobs
 from pipeline.stores.listings import MongoListings
 from pipeline.stores.operator_actions import MongoOperatorActions
+from pipeline.stores.switches import MongoBreakers, MongoGuards
 from schemas.job import RedriveJob, ReembedJob
 
 
@@ -63,6 +65,23 @@ def job_desk(parts: Installation, *, by: str) -> JobDesk:
         actions=MongoOperatorActions(parts.database),
         server_time=parts.server_time,
         new_name=lambda: uuid4().hex[:20],
+        by=by,
+    )
+
+
+def switch_desk(parts: Installation, *, by: str) -> SwitchDesk:
+    """Return what lets breakers and guards go on.
+
+    Args:
+        parts: What it shares.
+        by: Who does it, for the audit trail.
+    """
+    return SwitchDesk(
+        breakers=MongoBreakers(parts.database),
+        guards=MongoGuards(parts.database),
+        actions=MongoOperatorActions(parts.database),
+        server_time=parts.server_time,
+        new_name=lambda: uuid4().hex,
         by=by,
     )
 

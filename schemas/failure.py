@@ -114,6 +114,8 @@ class Letter(Frozen):
     part: int | None = None
     record_id: str | None = None
     """Of the record that can't be embedded."""
+    turn_id: str | None = None
+    """Of the turn that can't be embedded."""
     model: str | None = None
     """The model that is configured, where one was to be asked."""
     created_at: datetime
@@ -145,6 +147,8 @@ class LetterQuery(Frozen):
     fingerprint: str | None = None
     disposition: Literal["content", "exhausted"] | None = None
     project_id: str | None = None
+    projects: tuple[str | None, ...] | None = None
+    """It is of one of these, where none is "of no project"."""
     session: str | None = None
     """The opaque key of one."""
     model: str | None = None

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from pipeline.jobs.desk import JobDesk
-from pipeline.letters.bulk import Tally, tally_of
 from pipeline.letters.desk import LetterDesk
+from pipeline.letters.redrive_job import RedriveTally, tally_of
 from pipeline.ports.letters import Letters
 from schemas.failure import Letter, LetterQuery, LetterState
 from schemas.job import Redrive, RedriveJob
@@ -64,7 +64,7 @@ class RedriveDesk:
         await self._desk.start(job, project_id=redrive.letters.project_id)
         return job
 
-    async def tally(self, job: RedriveJob) -> Tally:
+    async def tally(self, job: RedriveJob) -> RedriveTally:
         """Return what became of what it sent back, so far."""
         return await tally_of(self._letters, job.job_id)
 

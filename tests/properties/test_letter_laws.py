@@ -1,15 +1,18 @@
-"""Groups of letters, and what replaces a part: laws over whatever there is."""
+"""Groups of letters, what replaces a part, and sending many back: laws over whatever there is."""
 
+import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import LetterError
-from pipeline.letters.changing import Change, opened
+from pipeline.letters.bulk import Pace, Tally, redrive_all
+from pipeline.letters.changing import AS_IT_WAS, Change, opened
 from pipeline.letters.grouping import grouped
 from schemas.extraction import Part, PartState
-from schemas.failure import Attempt, Failure, FailureClass, Letter
+from schemas.failure import Attempt, Failure, FailureClass, Letter, LetterState
 from schemas.memory import Kind
 from tests.builders import turn
 
@@ -88,3 +91,60 @@ def test_what_replaces_a_part_asks_for_its_turns_and_for_each_once(
     assert (first.redrives, first.letter_id) == (1, "l")
     assert {each.state for each in asked} == {PartState.WAITING}
     assert all(each.max_tokens == max_tokens for each in asked)
+
+
+class Desk:
+    """Sends letters back; those of `dying` die again at once, of `gone` nobody can send."""
+
+    def __init__(self, dying: set[str], gone: set[str]) -> None:
+        self.dying = dying
+        self.gone = gone
+        self.sent: list[str] = []
+
+    async def redrive(self, letter: Letter, change: Change) -> None:
+        assert change == AS_IT_WAS
+        if letter.letter_id in self.gone:
+            raise LetterError("it is resolved and not dead")
+        self.sent.append(letter.letter_id)
+
+    async def read(self, letter_id: str) -> Letter:
+        found = letter(letter_id)
+        if letter_id in self.dying:
+            return found.model_copy(update={"deaths": 2})
+        return found.model_copy(update={"state": LetterState.RESOLVED})
+
+
+def sent_back(desk: Desk, letters: Sequence[Letter], pace: Pace) -> Tally:
+    async def at_once(_seconds: float) -> None:
+        await asyncio.sleep(0)
+
+    return asyncio.run(
+        redrive_all(
+            desk,
+            letters,
+            AS_IT_WAS,
+            pace,
+            sleep=at_once,
+            tell=lambda _tally: None,
+        )
+    )
+
+
+@given(
+    st.integers(0, 60), st.sets(st.integers(0, 59)), st.sets(st.integers(0, 59)), st.integers(0, 5)
+)
+def test_of_what_only_dies_again_no_more_than_the_canaries_are_sent(
+    count: int, dying: set[int], gone: set[int], canary: int
+) -> None:
+    letters = [letter(str(n)) for n in range(count)]
+    desk = Desk({str(n) for n in dying}, {str(n) for n in gone})
+    tally = sent_back(desk, letters, Pace(per_second=1000, canary=canary, stop_above=0.2))
+
+    assert len(set(desk.sent)) == len(desk.sent) == tally.sent
+    assert tally.died_again == sum(one in desk.dying for one in desk.sent)
+    assert tally.resolved == tally.sent - tally.died_again
+    first = [str(n) for n in range(count) if n not in gone][:canary]
+    if len(first) == canary and set(first) & desk.dying:
+        assert (desk.sent, bool(tally.stopped)) == (first, True)
+    elif tally.stopped is None:
+        assert tally.sent + tally.refused == count

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from pipeline.errors import LetterError
 from pipeline.jobs.running import LEASE, JobRunner
-from pipeline.letters.bulk import RedriveWork, Tally, tally_of
 from pipeline.letters.changing import AS_IT_WAS
+from pipeline.letters.redrive_job import RedriveTally, RedriveWork, tally_of
 from schemas.failure import Letter, LetterQuery, LetterState
 from schemas.job import AnyJob, Change, Job, JobState, Redrive, RedriveJob
 from tests.properties.test_letter_laws import NOW, letter
@@ -137,7 +137,7 @@ class JobsOf:
         return await self._world.get_job()
 
 
-async def run(world: World) -> tuple[RedriveJob, Tally]:
+async def run(world: World) -> tuple[RedriveJob, RedriveTally]:
     """Run the job until it ends, by a new process whenever one dies."""
     for process in range(RUNS):
         work = RedriveWork(

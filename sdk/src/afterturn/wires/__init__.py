@@ -1,0 +1,1 @@
+"""How vendors' conversations look on the wire: one module for each of their formats."""

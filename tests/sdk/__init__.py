@@ -1,0 +1,1 @@
+"""The agents' side: what `sdk/` promises."""
