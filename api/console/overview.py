@@ -13,9 +13,8 @@ from api.console.parts import Call, Called, Sent
 from api.console.pictures import HOURS, chart_of
 from api.console.troubles import SHOWN, troubles_of
 from pipeline.letters.grouping import grouped
-from pipeline.ports.letters import LetterQuery
 from pipeline.settings import SnapshotSettings
-from schemas.failure import LetterState
+from schemas.failure import LetterQuery, LetterState
 
 GRACE: Final = timedelta(minutes=5)
 REFRESH: Final = 10

@@ -14,11 +14,10 @@ from api.console.session import CONSOLE, NOBODY
 from consumers.operating import letter_desk
 from consumers.wiring import Installation
 from pipeline.errors import AnswerError
-from pipeline.ports.letters import LetterQuery
 from pipeline.stores.mongo import Database
 from pipeline.stores.operator_actions import MongoOperatorActions
 from schemas.access import Role
-from schemas.failure import FailureClass, Letter, LetterState
+from schemas.failure import FailureClass, Letter, LetterQuery, LetterState
 from schemas.operator_action import Act
 from tests.console_world import Loopback, converse, extract, fact
 from tests.integration.browsing import Browser, browser, read

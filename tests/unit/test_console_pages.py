@@ -24,9 +24,8 @@ from api.console.session import (
 )
 from api.console.troubles import troubles_of
 from pipeline.letters.grouping import Group
-from pipeline.ports.letters import LetterQuery
 from pipeline.stores.figures import Death
-from schemas.failure import FailureClass, LetterState
+from schemas.failure import FailureClass, LetterQuery, LetterState
 from schemas.topics import Stage
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
