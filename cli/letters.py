@@ -140,7 +140,7 @@ async def _groups(
     wanted: LetterQuery, new_since: datetime | None, data_dir: Path, output: Output
 ) -> int:
     async with connected(settings_for(data_dir), data_dir) as parts:
-        found = grouped(await parts.letters.matching(wanted), since=new_since)
+        found = grouped(await parts.letters.summaries(wanted), since=new_since)
     for group in found:
         new = "" if new_since is None else f", {group.new} new"
         output.say(

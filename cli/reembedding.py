@@ -35,9 +35,7 @@ def reembed(
 
 async def _reembed(project: str | None, settings: Settings, data_dir: Path, output: Output) -> int:
     def progress(report: Report) -> None:
-        output.progress(
-            f"{counted(report.records, 'record')} looked at, {report.embedded} embedded"
-        )
+        output.progress(f"{report.records} records and turns looked at, {report.embedded} embedded")
 
     async with (
         configured_embedder(settings.embedding) as embedder,
@@ -61,7 +59,7 @@ async def _reembed(project: str | None, settings: Settings, data_dir: Path, outp
         active = await parts.active_model.active()
     output.progress_ends()
     output.say(
-        f"{counted(report.embedded, 'record')} embedded, {counted(report.refused, 'text')} refused,"
+        f"{report.embedded} records and turns embedded, {counted(report.refused, 'text')} refused,"
         f" {counted(report.deleted, 'vector')} of other models deleted"
     )
     output.say(f"Searched are the vectors of {active or 'no model'} now.")

@@ -64,5 +64,9 @@ def _say(result: dict[str, Any], place: str, output: Output) -> None:
 def _say_embeddings(embeddings: dict[str, Any], output: Output) -> None:
     counts = ", ".join(f"{embeddings[state.value]} {state.value}" for state in EmbeddingState)
     output.say(f"embedding    {counts}; searched: {embeddings['active'] or 'no vectors yet'}")
+    turns = embeddings["turns"]
+    if any(turns.values()):
+        of_turns = ", ".join(f"{turns[state.value]} {state.value}" for state in EmbeddingState)
+        output.say(f"  of turns   {of_turns}")
     for reason, group in embeddings["reasons"].items():
         output.say(f"  {group['records']} wait because of {reason}: {group['action']}")

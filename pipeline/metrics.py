@@ -144,7 +144,7 @@ EMBEDDER_CALLS: Final = Metric(
 RECORDS_EMBEDDED: Final = Metric(
     name="afterturn_records_embedded_total",
     kind="counter",
-    meaning="Records that came to an end of their embedding, in this process.",
+    meaning="Records and turns that came to an end of their embedding, in this process.",
     labels={"outcome": _EMBEDDING_OUTCOMES},
 )
 OPEN_TURN_AGE: Final = Metric(
@@ -326,7 +326,7 @@ class Metrics:
         self._add(EMBEDDER_CALLS, outcome=outcome)
 
     def record_embedded(self, outcome: EmbeddingOutcome) -> None:
-        """Count a record that came to an end of its embedding."""
+        """Count a record or turn that came to an end of its embedding."""
         self._add(RECORDS_EMBEDDED, outcome=outcome)
 
     def login(self, result: LoginResult) -> None:

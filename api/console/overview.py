@@ -43,7 +43,7 @@ def router() -> APIRouter:
         ledger = await call.parts.figures.ledger()
         broker = await call.parts.figures.broker()
         wanted = LetterQuery(state=LetterState.DEAD, projects=call.visitor.projects)
-        groups = grouped(await call.installation.letters.matching(wanted))
+        groups = grouped(await call.installation.letters.summaries(wanted))
         troubles = troubles_of(
             ledger.status,
             broker,
@@ -64,7 +64,7 @@ def router() -> APIRouter:
             most=SHOWN,
             ledger=ledger.status,
             totals=ledger.totals,
-            flow=ledger.flow,
+            flow=await call.parts.figures.flow(),
             broker=broker,
             tiers=_tiers(ledger.status),
             chart=chart_of(deaths, now),

@@ -36,6 +36,20 @@ class LetterQuery:
     """It died at least so often."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterSummary:
+    """What groups of letters are made from; of each the field of `Letter`."""
+
+    letter_id: str
+    fingerprint: str
+    failure_class: FailureClass
+    reason: str
+    action: str
+    disposition: str
+    created_at: datetime
+    last_death: datetime
+
+
 class Letters(Protocol):
     """The dead letters."""
 

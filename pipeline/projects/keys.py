@@ -49,7 +49,6 @@ _ONE_EMBEDDER: Final = (
     "one embedder serves all projects, whose vectors are compared by one index: set"
     " `AFTERTURN_EMBEDDING__*` for it"
 )
-_TURNS_HAVE_NONE: Final = "turns get no vectors in this version: they are found by words"
 _SNAPSHOT: Final = "background_extraction.snapshot"
 _PROMPT: Final = "Said to the model about this kind, at most 4096 characters."
 
@@ -61,10 +60,13 @@ KEYS: Final[tuple[Key, ...]] = (
     ),
     _idle("voyage.model", "`voyage-4-large`", _ONE_EMBEDDER),
     _idle("voyage.dimension", "`1024`", _ONE_EMBEDDER),
-    _idle(
+    _on(
         "short_term.embed_on_write",
         "`false`",
-        f"{_TURNS_HAVE_NONE}; a vector leg of `short_term` wants it all the same",
+        "Turns get a vector each, in the background and after they are recorded, by the process's"
+        " embedder: `semantic` and `hybrid` of the source `stm` go by them. It counts for what is"
+        " recorded some seconds after `apply`; `./afterturn reembed` makes those of earlier turns."
+        " Turned off, no new ones are made. A vector leg of `short_term` is refused without it.",
     ),
     _on(
         "extraction_llm.provider",
@@ -102,7 +104,12 @@ KEYS: Final[tuple[Key, ...]] = (
         "the process's (3)",
         "A session silent for so long is cut; fractions are fine.",
     ),
-    _idle(f"{_SNAPSHOT}.embed_stm_before_promotion", "`true`", _TURNS_HAVE_NONE),
+    _idle(
+        f"{_SNAPSHOT}.embed_stm_before_promotion",
+        "`true`",
+        "no snapshot waits for a vector: turns are embedded as they are recorded, where"
+        " `short_term.embed_on_write` says so",
+    ),
     _refused(
         f"{_SNAPSHOT}.topic_shift_enabled",
         "`false`",

@@ -7,13 +7,17 @@ from typing import Any, Final
 from pymongo import ASCENDING, DESCENDING
 from pymongo.errors import DuplicateKeyError
 
-from pipeline.ports.letters import LetterQuery
+from pipeline.ports.letters import LetterQuery, LetterSummary
 from pipeline.stores.mongo import Collection as Documents
 from pipeline.stores.mongo import Database, Document, readable
-from schemas.failure import Letter, LetterState
+from schemas.failure import FailureClass, Letter, LetterState
 
 _MESSAGE: Final = ("key", "value", "headers")
 """What may be large, and is somebody's."""
+_SUMMARY: Final = (
+    *("fingerprint", "failure_class", "reason", "action", "disposition"),
+    *("created_at", "died_at"),
+)
 _BOOKKEEPING: Final = ("_id", "unsent")
 
 
@@ -52,6 +56,11 @@ class MongoLetters:
             cursor = cursor.limit(limit)
         return await readable(cursor, _without_message)
 
+    async def summaries(self, wanted: LetterQuery) -> list[LetterSummary]:
+        """Return what groups are made from of those that match, in no order."""
+        cursor = self._collection.find(_condition(wanted), dict.fromkeys(_SUMMARY, 1))
+        return [_summary(document) async for document in cursor]
+
     async def change(
         self,
         letter_id: str,
@@ -88,6 +97,19 @@ class MongoLetters:
 
 def _without_message(document: dict[str, Any]) -> Letter:
     return _letter({**document, "value": None, "headers": ()})
+
+
+def _summary(document: Document) -> LetterSummary:
+    return LetterSummary(
+        letter_id=document["_id"],
+        fingerprint=document["fingerprint"],
+        failure_class=FailureClass(document["failure_class"]),
+        reason=document["reason"],
+        action=document["action"],
+        disposition=document["disposition"],
+        created_at=document["created_at"],
+        last_death=document.get("died_at") or document["created_at"],
+    )
 
 
 def _condition(wanted: LetterQuery) -> Document:

@@ -222,7 +222,7 @@ def group(fingerprint: str, hours_ago: float, letters: int = 1) -> Group:
     )
 
 
-def test_what_stopped_is_told_before_what_failed_and_the_newest_kind_before_the_largest() -> None:
+def test_what_stopped_is_told_before_what_failed_and_the_newest_group_before_the_largest() -> None:
     held: dict[str, Any] = {
         "kind": "breaker",
         "name": "openai:m:crd_1",
