@@ -12,7 +12,7 @@ SEED ?= 1
 MINUTES ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check test-kafka chaos bench clean
+.PHONY: help setup demo test check test-kafka test-browser chaos bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,7 +31,7 @@ demo: setup ## record a conversation and watch it become memory
 	@./afterturn demo
 
 test: setup check ## the whole suite that needs no more than this machine
-	$(PYTEST) -m "not kafka" --numprocesses 3
+	$(PYTEST) -m "not kafka and not browser" --numprocesses 3
 
 check: setup ## check format, lint, types and import rules
 	.venv/bin/ruff format --check .
@@ -42,9 +42,12 @@ check: setup ## check format, lint, types and import rules
 test-kafka: setup ## what needs real Apache Kafka (Java 17 and Maven)
 	$(PYTEST) -m kafka --numprocesses 2
 
+test-browser: setup ## the console in a real Chromium; what it saw is kept in test-output/
+	$(PYTEST) -m browser --numprocesses 2
+
 chaos: setup ## random faults from SEED on, seed after seed for MINUTES; the laws at the end of each
 	AFTERTURN_CHAOS_SEED=$(SEED) AFTERTURN_CHAOS_MINUTES=$(MINUTES) \
 		.venv/bin/python -m pytest --capture=no tests/faults/test_chaos.py
 
 clean: ## remove what was set up; .afterturn, the data of `up` and `demo`, stays
-	rm -rf .venv .cache .pytest_cache .ruff_cache
+	rm -rf .venv .cache .pytest_cache .ruff_cache test-output

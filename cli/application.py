@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "status": ("status", "Show what waits, where, since when, and what was set aside."),
     "letters": ("letters", "Dead letters: what failed, why, and putting it right."),
     "replay": ("replay", "Extract again with a better prompt or model."),
+    "jobs": ("jobs", "Replays, redrives and going over to other vectors: see, pause, resume."),
     "reembed": ("reembedding", "Go over to the vectors of another model while readers go on."),
     "resume": ("resuming", "Let go on what a breaker or a mass guard holds back."),
     "bench": ("bench", "Measure a figure beside its yardstick."),

@@ -1,43 +1,28 @@
 """`letters`: what was set aside, in groups, one by one, and how to put it right."""
 
 from base64 import b64encode
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import typer
 
 from cli.connecting import connected
 from cli.environment import DATA_DIR, AsJson, DataDir, settings_for, who_calls
+from cli.letter_query import queried
+from cli.options import as_utc
 from cli.output import Output, counted
 from cli.redriving import discard, redrive, restore
 from cli.running import run
 from consumers.operating import letter_desk
 from pipeline.letters.grouping import Group, grouped
-from pipeline.ports.letters import LetterQuery
-from schemas.failure import FailureClass, Letter, LetterState
-from schemas.topics import Stage
+from schemas.failure import Letter, LetterQuery, LetterState
 from schemas.turn import Turn
 
 LISTED: Final = 50
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="As `list` has it.")]
 ByState = Annotated[LetterState, typer.Option("--state", help="How they stand.")]
-ByStage = Annotated[Stage | None, typer.Option("--stage", help="Where they failed.")]
-ByClass = Annotated[FailureClass | None, typer.Option("--class", help="Whose fault it was.")]
-ByReason = Annotated[str | None, typer.Option("--reason", help="The stable code.")]
-ByGroup = Annotated[str | None, typer.Option("--group", help="A fingerprint, as `groups` has it.")]
-ByDisposition = Annotated[
-    Literal["content", "exhausted"] | None,
-    typer.Option("--disposition", help="exhausted: only the fault must go; content: not only."),
-]
-ByProject = Annotated[str | None, typer.Option("--project", help="A project's id.")]
-BySession = Annotated[str | None, typer.Option("--session", help="A session's key, as `show` has.")]
-ByModel = Annotated[str | None, typer.Option("--model", help="The model that was asked.")]
-ByTopic = Annotated[str | None, typer.Option("--topic", help="Where the message lay.")]
-Since = Annotated[datetime | None, typer.Option(help="Died first then or later (UTC).")]
-Until = Annotated[datetime | None, typer.Option(help="Died first before then (UTC).")]
-Deaths = Annotated[int | None, typer.Option(help="Died at least so often.", min=1)]
 
 
 def register(application: typer.Typer) -> None:
@@ -54,48 +39,25 @@ def register(application: typer.Typer) -> None:
     application.add_typer(letters, name="letters")
 
 
+@queried
 def list_some(
     *,
+    wanted: LetterQuery,
     state: ByState = LetterState.DEAD,
-    stage: ByStage = None,
-    failure_class: ByClass = None,
-    reason: ByReason = None,
-    group: ByGroup = None,
-    disposition: ByDisposition = None,
-    project: ByProject = None,
-    session: BySession = None,
-    model: ByModel = None,
-    topic: ByTopic = None,
-    since: Since = None,
-    until: Until = None,
-    deaths: Deaths = None,
     limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = LISTED,
     data_dir: DataDir = DATA_DIR,
     as_json: AsJson = False,
 ) -> None:
     """List letters, those that died first last."""
-    wanted = LetterQuery(
-        state=state,
-        stage=stage,
-        failure_class=failure_class,
-        reason=reason,
-        fingerprint=group,
-        disposition=disposition,
-        project_id=project,
-        session=session,
-        model=model,
-        topic=topic,
-        since=as_utc(since),
-        until=as_utc(until),
-        deaths=deaths,
-    )
+    wanted = wanted.model_copy(update={"state": state})
     run(_list(wanted, limit, data_dir, Output(as_json=as_json)))
 
 
+@queried
 def groups(
     *,
+    wanted: LetterQuery,
     state: ByState = LetterState.DEAD,
-    project: ByProject = None,
     new_since: Annotated[
         datetime | None, typer.Option(help="Count apart what died then or later (UTC).")
     ] = None,
@@ -103,7 +65,7 @@ def groups(
     as_json: AsJson = False,
 ) -> None:
     """Show letters by how they failed: how many, since when, and what mends it."""
-    wanted = LetterQuery(state=state, project_id=project)
+    wanted = wanted.model_copy(update={"state": state})
     run(_groups(wanted, as_utc(new_since), data_dir, Output(as_json=as_json)))
 
 
@@ -140,7 +102,7 @@ async def _groups(
     wanted: LetterQuery, new_since: datetime | None, data_dir: Path, output: Output
 ) -> int:
     async with connected(settings_for(data_dir), data_dir) as parts:
-        found = grouped(await parts.letters.matching(wanted), since=new_since)
+        found = grouped(await parts.letters.summaries(wanted), since=new_since)
     for group in found:
         new = "" if new_since is None else f", {group.new} new"
         output.say(
@@ -234,8 +196,3 @@ def _times(deaths: int) -> str:
 
 def _time(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}"
-
-
-def as_utc(moment: datetime | None) -> datetime | None:
-    """Return a time that is written without a zone as one of UTC."""
-    return None if moment is None else moment.replace(tzinfo=moment.tzinfo or UTC)

@@ -6,14 +6,16 @@ from typing import Annotated
 import typer
 
 from cli.connecting import connected
-from cli.environment import DATA_DIR, AsJson, DataDir, settings_for
-from cli.output import Output, counted
+from cli.environment import DATA_DIR, AsJson, DataDir, settings_for, who_calls
+from cli.job_reports import reembed_progress, tell_reembed, watched
+from cli.output import Output
 from cli.running import run
-from consumers.embedding_wiring import configured_embedder, reembedder
+from consumers.embedding_wiring import configured_embedder
+from consumers.operating import job_desk, reembed_work
 from pipeline.embedding.checking import mending, probed
-from pipeline.embedding.reembedding import Report
 from pipeline.errors import ConfigurationError
 from pipeline.settings import Settings
+from schemas.job import Reembed, ReembedJob
 
 
 def register(application: typer.Typer) -> None:
@@ -34,9 +36,6 @@ def reembed(
 
 
 async def _reembed(project: str | None, settings: Settings, data_dir: Path, output: Output) -> int:
-    def progress(report: Report) -> None:
-        output.progress(f"{report.records} records and turns looked at, {report.embedded} embedded")
-
     async with (
         configured_embedder(settings.embedding) as embedder,
         connected(settings, data_dir) as parts,
@@ -49,27 +48,18 @@ async def _reembed(project: str | None, settings: Settings, data_dir: Path, outp
             )
         before = await parts.active_model.active()
         output.say(f"Searched are the vectors of {before or 'no model'}.")
-        output.say(
-            f"Building those of {embedder.model} beside them; cut off, the same command goes on."
+        output.say(f"Building those of {embedder.model} beside them.")
+        desk = job_desk(parts, by=who_calls())
+        job = ReembedJob(
+            job_id=desk.name("reembed"),
+            reembed=Reembed(model=embedder.model, project_id=project),
+            before=before,
+            by=desk.by,
+            created_at=await desk.now(),
         )
-        work = reembedder(parts, embedder)
-        report = (
-            await work.run(progress) if project is None else await work.build(project, progress)
+        await desk.start(job, project_id=project)
+        work = reembed_work(
+            parts, embedder, tell=lambda job: output.progress(reembed_progress(job))
         )
-        active = await parts.active_model.active()
-    output.progress_ends()
-    output.say(
-        f"{report.embedded} records and turns embedded, {counted(report.refused, 'text')} refused,"
-        f" {counted(report.deleted, 'vector')} of other models deleted"
-    )
-    output.say(f"Searched are the vectors of {active or 'no model'} now.")
-    output.result(
-        {
-            "before": before,
-            "active": active,
-            "embedded": report.embedded,
-            "refused": report.refused,
-            "deleted": report.deleted,
-        }
-    )
-    return 0
+        ended = await watched(parts, {"reembed": work}, job, output)
+        return await tell_reembed(parts, ended, output)

@@ -1,46 +1,34 @@
 """`replay`: extract again with a better prompt or model, and see what that changes."""
 
-import asyncio
-from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 import typer
 
 from cli.connecting import connected
 from cli.environment import DATA_DIR, AsJson, DataDir, settings_for, who_calls
-from cli.letters import as_utc
+from cli.job_reports import tell_replay, watched
 from cli.output import Output, counted
 from cli.running import run
+from cli.selecting import say_lost, selecting
 from consumers.operating import replay_desk
-from pipeline.replaying.desk import Report
-from schemas.job import Job, JobState, Replay, Selection
+from schemas.job import JobState, Replay, Selection
 
-LOOK_EVERY: Final = 1.0
-"""Seconds between two looks of who waits."""
-
-Id = Annotated[str, typer.Argument(metavar="ID", help="As `list` has it.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="As `jobs list` has it.")]
 
 
 def register(application: typer.Typer) -> None:
     """Add the commands."""
     replay = typer.Typer(help="Extract again with a better prompt or model.", no_args_is_help=True)
     replay.command("start")(start)
-    replay.command("list")(list_all)
     replay.command("report")(report)
-    replay.command("pause")(pause)
-    replay.command("resume")(resume)
-    replay.command("cancel")(cancel)
     application.add_typer(replay, name="replay")
 
 
+@selecting
 def start(
     *,
-    project: Annotated[str | None, typer.Option(help="Only this project's.")] = None,
-    user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
-    session: Annotated[str | None, typer.Option(help="Only this conversation, by its id.")] = None,
-    since: Annotated[datetime | None, typer.Option(help="Cut then or later (UTC).")] = None,
-    until: Annotated[datetime | None, typer.Option(help="Cut before then (UTC).")] = None,
+    selected: Selection,
     force: Annotated[
         bool, typer.Option("--force", help="Also what this very version has extracted.")
     ] = False,
@@ -58,57 +46,22 @@ def start(
     as_json: AsJson = False,
 ) -> None:
     """Start a replay of what is selected, by default of everything; `run jobs` or `up` runs it."""
-    selection = Selection(
-        project_id=project,
-        user_id=user,
-        session_id=session,
-        since=as_utc(since),
-        until=as_utc(until),
-    )
     replay = Replay(
-        selection=selection,
+        selection=selected,
         is_forced=force,
         token_budget=token_budget,
         stops_at_letter=stop_at_letter,
     )
     output = Output(as_json=as_json)
     if dry_run:
-        run(_estimate(selection, data_dir, output))
+        run(_estimate(selected, data_dir, output))
     else:
         run(_start(replay, data_dir, output, waits=wait))
-
-
-def list_all(*, data_dir: DataDir = DATA_DIR, as_json: AsJson = False) -> None:
-    """List the replays, the newest first."""
-    run(_list(data_dir, Output(as_json=as_json)))
 
 
 def report(job_id: Id, *, data_dir: DataDir = DATA_DIR, as_json: AsJson = False) -> None:
     """Show what a replay came to: what took over, and what that added and took away."""
     run(_report(job_id, data_dir, Output(as_json=as_json)))
-
-
-def pause(job_id: Id, *, data_dir: DataDir = DATA_DIR, as_json: AsJson = False) -> None:
-    """Let a replay begin nothing more until it is resumed."""
-    run(_pause(job_id, data_dir, Output(as_json=as_json)))
-
-
-def resume(
-    job_id: Id,
-    *,
-    token_budget: Annotated[
-        int | None, typer.Option(help="Another budget, of all its tokens together.", min=1)
-    ] = None,
-    data_dir: DataDir = DATA_DIR,
-    as_json: AsJson = False,
-) -> None:
-    """Let a paused replay go on where it was."""
-    run(_resume(job_id, token_budget, data_dir, Output(as_json=as_json)))
-
-
-def cancel(job_id: Id, *, data_dir: DataDir = DATA_DIR, as_json: AsJson = False) -> None:
-    """End a replay where it is; what it has done stays."""
-    run(_cancel(job_id, data_dir, Output(as_json=as_json)))
 
 
 async def _estimate(selection: Selection, data_dir: Path, output: Output) -> int:
@@ -118,7 +71,16 @@ async def _estimate(selection: Selection, data_dir: Path, output: Output) -> int
         f"{counted(found.snapshots, 'snapshot')} selected, with {found.tokens} tokens of turns;"
         " nothing was done."
     )
-    output.result({"snapshots": found.snapshots, "tokens": found.tokens, "dry_run": True})
+    say_lost(found.lost, output)
+    lost = [each.model_dump(mode="json") for each in found.lost]
+    output.result(
+        {
+            "snapshots": found.snapshots,
+            "tokens": found.tokens,
+            "lost": lost,
+            "dry_run": True,
+        }
+    )
     return 0
 
 
@@ -129,84 +91,15 @@ async def _start(replay: Replay, data_dir: Path, output: Output, *, waits: bool)
         output.say(
             f"Replay {job.job_id} is started; `./afterturn replay report` tells how it goes."
         )
-        while waits and job.state is JobState.OPEN:
-            await asyncio.sleep(LOOK_EVERY)
-            job = await desk.read(job.job_id)
-            output.progress(f"{job.begun} begun, {job.skipped} skipped, {job.tokens} tokens")
-        output.progress_ends()
-        _tell(job, await desk.report(job), output)
+        say_lost(job.lost, output)
+        if waits:
+            job = await watched(parts, {}, job, output)
+        await tell_replay(parts, job, output)
     return int(job.state is JobState.PAUSED)
-
-
-async def _list(data_dir: Path, output: Output) -> int:
-    async with connected(settings_for(data_dir), data_dir) as parts:
-        desk = replay_desk(parts, by=who_calls())
-        found = await desk.all()
-    for job in found:
-        why = "" if job.reason is None else f" ({job.reason})"
-        output.say(
-            f"{job.job_id}  {job.state}{why}  {job.begun} begun, {job.skipped} skipped,"
-            f" by {job.by} at {job.created_at:%Y-%m-%d %H:%M:%S}"
-        )
-    if not found:
-        output.say("There are no replays: `./afterturn replay start` makes one.")
-    output.result({"replays": [_told(job) for job in found]})
-    return 0
 
 
 async def _report(job_id: str, data_dir: Path, output: Output) -> int:
     async with connected(settings_for(data_dir), data_dir) as parts:
-        desk = replay_desk(parts, by=who_calls())
-        job = await desk.read(job_id)
-        _tell(job, await desk.report(job), output)
+        job = await replay_desk(parts, by=who_calls()).read(job_id)
+        await tell_replay(parts, job, output)
     return 0
-
-
-async def _pause(job_id: str, data_dir: Path, output: Output) -> int:
-    async with connected(settings_for(data_dir), data_dir) as parts:
-        job = await replay_desk(parts, by=who_calls()).pause(job_id)
-    output.say(f"Replay {job_id} is paused; what is under way ends.")
-    output.result(_told(job))
-    return 0
-
-
-async def _resume(job_id: str, budget: int | None, data_dir: Path, output: Output) -> int:
-    async with connected(settings_for(data_dir), data_dir) as parts:
-        job = await replay_desk(parts, by=who_calls()).resume(job_id, token_budget=budget)
-    output.say(f"Replay {job_id} goes on where it was.")
-    output.result(_told(job))
-    return 0
-
-
-async def _cancel(job_id: str, data_dir: Path, output: Output) -> int:
-    async with connected(settings_for(data_dir), data_dir) as parts:
-        job = await replay_desk(parts, by=who_calls()).cancel(job_id)
-    output.say(f"Replay {job_id} is cancelled; what it has done stays, what is under way ends.")
-    output.result(_told(job))
-    return 0
-
-
-def _tell(job: Job, found: Report, output: Output) -> None:
-    why = "" if job.reason is None else f": {job.reason}"
-    output.say(f"Replay {job.job_id} is {job.state}{why}")
-    output.say(
-        f"  {counted(job.begun, 'run')} begun with {job.tokens} tokens of turns, {job.skipped}"
-        " snapshots skipped (this very version, or nothing to extract)"
-    )
-    for outcome, count in sorted(found.outcomes.items()):
-        output.say(f"  {count} {outcome}")
-    output.say(
-        f"  {found.took_over} took over: {found.added} contents added, {found.gone} gone,"
-        f" {found.kept} as they were"
-    )
-    if found.left_alone:
-        output.say(
-            f"  {found.left_alone} left alone, since they found less: {found.would_lose} contents"
-            " would have been lost"
-        )
-    fields = {name: getattr(found, name) for name in Report.__dataclass_fields__}
-    output.result({**_told(job), "report": fields})
-
-
-def _told(job: Job) -> dict[str, Any]:
-    return job.model_dump(mode="json", exclude={"lease", "rev"})

@@ -57,6 +57,7 @@ async def _up(data_dir: Path, output: Output) -> int:
         output.say(f"Kafka at {kafka}")
         (http,) = (app.address for app in apps if isinstance(app, HttpApp))
         output.say(f"Agents' memory at {http}")
+        output.say(f"Operators' console at {http}/console/")
         place = option_of(data_dir)
         output.say(
             f"Up. `./afterturn import FILE{place}` and `./afterturn status{place}` find it;"

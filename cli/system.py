@@ -82,8 +82,14 @@ async def apps_of(parts: Installation, roles: Sequence[Role]) -> AsyncGenerator[
         if {"extraction", "jobs"} & set(roles):
             model = await stack.enter_async_context(configured_model(parts.settings.llm))
             own = await stack.enter_async_context(own_models(parts.settings.llm, os.environ))
+        embedder = None
+        is_embedding = parts.settings.embedding.provider != "none"
+        if "embedding" in roles or ("jobs" in roles and is_embedding):
+            embedder = await stack.enter_async_context(
+                configured_embedder(parts.settings.embedding, parts.metrics)
+            )
         if "jobs" in roles and model is not None:
-            apps.append(jobs_app(parts, model, own=own))
+            apps.append(jobs_app(parts, model, own=own, embedder=embedder))
         if "extraction" in roles and model is not None:
             extracting = extraction_step(parts, model, own=own, is_alone=lambda: room.is_alone)
             apps.append(
@@ -95,10 +101,7 @@ async def apps_of(parts: Installation, roles: Sequence[Role]) -> AsyncGenerator[
                     metrics=parts.metrics,
                 )
             )
-        if "embedding" in roles:
-            embedder = await stack.enter_async_context(
-                configured_embedder(parts.settings.embedding, parts.metrics)
-            )
+        if "embedding" in roles and embedder is not None:
             await check_embedder(embedder, parts.active_model)
             embedding = isolated(parts, embedding_step(parts, embedder), Stage.EMBEDDING, room)
             apps.append(

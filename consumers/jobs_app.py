@@ -20,11 +20,11 @@ class JobRunner(Protocol):
     """Runs a job until it has ended or is stopped."""
 
     async def run(self, job_id: str) -> Job | None:
-        """As `ReplayRunner.run`."""
+        """As `pipeline.jobs.running.JobRunner.run`."""
         ...
 
     async def give_up(self, job_id: str, reason: str) -> None:
-        """As `ReplayRunner.give_up`."""
+        """As `pipeline.jobs.running.JobRunner.give_up`."""
         ...
 
 

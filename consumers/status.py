@@ -1,6 +1,7 @@
 """Where an installation stands, in numbers: for the command line and the console alike."""
 
 from collections import Counter
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from pipeline.stores.switches import MongoBreakers, MongoGuards
 from producers.topics import check_topics
 from schemas.breaker import Breaker, BreakerPhase
 from schemas.embedding import EmbeddingState
+from schemas.failure import Failure
 from schemas.topics import (
     GROUPS,
     RECORD_CHANGED,
@@ -25,7 +27,16 @@ from schemas.topics import (
     Topic,
 )
 
+BATCH: Final = 500
+"""Extractions that are read by one command."""
 _MEND: Final = "Mend its cause."
+_LEDGER: Final = {
+    "outcome": True,
+    "claim.lease_until_ms": True,
+    "next.topic": True,
+    "next.due_ms": True,
+    "attempts.failure": True,
+}
 
 
 async def ledger_status(parts: Installation) -> dict[str, Any]:
@@ -64,23 +75,23 @@ async def _extractions(parts: Installation) -> dict[str, Any]:
     reasons: Counter[str] = Counter()
     actions: dict[str, str] = {}
     claimed = queued = 0
-    cursor = parts.database["snapshots"].find({"wake_at_ms": {"$exists": True}}, {"active_run": 1})
-    async for snapshot in cursor:
-        extraction = await parts.extractions.get(f"{snapshot['_id']}:{snapshot['active_run']}")
-        if extraction is None or extraction.outcome is not None:
-            queued += extraction is None
-            continue
-        if extraction.claim is not None and extraction.claim.lease_until_ms > now_ms:
-            claimed += 1
-            continue
-        if extraction.next.due_ms <= now_ms and not extraction.attempts:
+    async for document in _pending(parts):
+        if document is None:
             queued += 1
             continue
-        topic = extraction.next.topic
+        claim, following = document.get("claim"), document["next"]
+        attempts: list[dict[str, Any]] = document.get("attempts", [])
+        if claim and claim["lease_until_ms"] > now_ms:
+            claimed += 1
+            continue
+        if following["due_ms"] <= now_ms and not attempts:
+            queued += 1
+            continue
+        topic, due = following["topic"], following["due_ms"]
         waiting[topic] += 1
-        due_ms[topic] = min(due_ms.get(topic, extraction.next.due_ms), extraction.next.due_ms)
-        if extraction.attempts:
-            failure = extraction.attempts[-1].failure
+        due_ms[topic] = min(due_ms.get(topic, due), due)
+        if attempts:
+            failure = Failure.model_validate(attempts[-1]["failure"])
             reasons[failure.reason] += 1
             actions[failure.reason] = remedy(failure.reason) or action(failure)
     return {
@@ -98,6 +109,26 @@ async def _extractions(parts: Installation) -> dict[str, Any]:
             for reason, count in reasons.items()
         },
     }
+
+
+async def _pending(parts: Installation) -> AsyncIterator[dict[str, Any] | None]:
+    """Yield the extraction of each unsettled snapshot, without answers; none where there is none.
+
+    One that has its outcome is about to be settled, and left out.
+    """
+    unsettled = {"wake_at_ms": {"$exists": True}}
+    cursor = parts.database["snapshots"].find(unsettled, {"active_run": 1})
+    ids = [f"{snapshot['_id']}:{snapshot['active_run']}" async for snapshot in cursor]
+    for first in range(0, len(ids), BATCH):
+        asked = ids[first : first + BATCH]
+        found = parts.database["extractions"].find({"_id": {"$in": asked}}, _LEDGER)
+        read = 0
+        async for document in found:
+            read += 1
+            if document.get("outcome") is None:
+                yield document
+        for _ in range(len(asked) - read):
+            yield None
 
 
 async def _embeddings(parts: Installation) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Literal
 
 from schemas.base import Frozen
+from schemas.topics import Stage
 
 
 class FailureClass(StrEnum):
@@ -126,8 +127,36 @@ class Letter(Frozen):
     state: LetterState = LetterState.DEAD
     discarded_for: str | None = None
     """Why nobody will send it back: a code an operator chose."""
+    job_id: str | None = None
+    """The job that sent it back last."""
 
     @property
     def last_death(self) -> datetime:
         """When it died last."""
         return self.died_at or self.created_at
+
+
+class LetterQuery(Frozen):
+    """Which letters: what is given must be so, what is none may be anything."""
+
+    letter_id: str | None = None
+    state: LetterState | None = None
+    stage: Stage | None = None
+    failure_class: FailureClass | None = None
+    reason: str | None = None
+    fingerprint: str | None = None
+    disposition: Literal["content", "exhausted"] | None = None
+    project_id: str | None = None
+    projects: tuple[str | None, ...] | None = None
+    """It is of one of these, where none is "of no project"."""
+    session: str | None = None
+    """The opaque key of one."""
+    model: str | None = None
+    topic: str | None = None
+    """Where the message lay that failed."""
+    since: datetime | None = None
+    """It died first then or later."""
+    until: datetime | None = None
+    """It died first before then."""
+    deaths: int | None = None
+    """It died at least so often."""

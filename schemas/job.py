@@ -1,9 +1,17 @@
-"""Work of operators that takes long: what is selected, how far it is, who runs it."""
+"""Work of operators that takes long: what is to be done, how far it is, who runs it.
+
+A kind of job is a class here, with its runner in the table of `consumers/operating.py`.
+"""
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from schemas.base import Frozen
+from schemas.extraction import Outcome
+from schemas.failure import LetterQuery
 from schemas.identity import Name
 
 
@@ -18,6 +26,30 @@ class JobState(StrEnum):
     DONE = "done"
 
 
+class Messages(Frozen):
+    """Which messages of a topic; nothing given but the topic is all that it has had."""
+
+    topic: str
+    partition: int | None = None
+    first_offset: int | None = None
+    end_offset: int | None = None
+    """The first one beyond."""
+    since: datetime | None = None
+    """Appended then or later."""
+    until: datetime | None = None
+    """Appended before then."""
+
+
+class Lost(Frozen):
+    """What a topic does not have any more of what was asked for, and what is taken instead."""
+
+    partition: int
+    offsets: int | None
+    """How many; none where times were asked for."""
+    until: datetime | None
+    """Snapshots that were cut before then are taken from MongoDB; none: all there are."""
+
+
 class Selection(Frozen):
     """Which snapshots: what is given must be so; nothing given is everything."""
 
@@ -28,6 +60,19 @@ class Selection(Frozen):
     """Cut then or later."""
     until: datetime | None = None
     """Cut before then."""
+    version: str | None = None
+    """What counts of them was extracted by this version."""
+    outcomes: tuple[Outcome, ...] = ()
+    """What counts of them came to one of these; none: to whatever."""
+    letters: LetterQuery | None = None
+    """Letters that match are about them when it is started."""
+    messages: Messages | None = None
+    """These messages are about them."""
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether they are found once, when it is started, and then kept as a list."""
+        return self.letters is not None or self.messages is not None
 
 
 class Replay(Frozen):
@@ -42,6 +87,46 @@ class Replay(Frozen):
     """Pause as soon as one of its runs makes a letter."""
 
 
+class Change(Frozen):
+    """What is to be otherwise when a part is tried again; by default nothing."""
+
+    max_tokens: int | None = None
+    """The limit of the answer."""
+    leave_out: tuple[int, ...] = ()
+    """Turns that the model is not to be shown, by their seq."""
+    split: bool = False
+    """Ask for its two halves instead."""
+
+    @property
+    def is_none(self) -> bool:
+        """Whether all is to be as it was."""
+        return self == Change()
+
+
+class Redrive(Frozen):
+    """Which letters are sent back, and how carefully."""
+
+    letter_ids: tuple[str, ...] = ()
+    """These, in this order; none: those that match."""
+    letters: LetterQuery = LetterQuery()
+    change: Change = Change()
+    """For each of them."""
+    per_second: float = 10.0
+    canary: int = 1
+    """So many first, and no more before all of these have ended; any that dies again stops it."""
+    stop_above: float = 0.2
+    """The share of those that ended which may have died again."""
+
+
+class Reembed(Frozen):
+    """To which vectors it goes over."""
+
+    model: str
+    """As its embedder names it: only who has that one can run it."""
+    project_id: Name | None = None
+    """Only build those of this project, and switch nothing."""
+
+
 class JobLease(Frozen):
     """Who runs a job, and until when it is his."""
 
@@ -51,16 +136,25 @@ class JobLease(Frozen):
 
 
 class Job(Frozen):
-    """A replay, and how far it is."""
+    """What jobs of all kinds have."""
 
     job_id: str
-    replay: Replay
     by: str
     """Who asked for it."""
     created_at: datetime
     state: JobState = JobState.OPEN
     reason: str | None = None
     """Why it is paused."""
+    lease: JobLease | None = None
+    ended_at: datetime | None = None
+    rev: int = 0
+
+
+class ReplayJob(Job):
+    """A replay, and how far it is."""
+
+    kind: Literal["replay"] = "replay"
+    replay: Replay
     cursor: str | None = None
     """The last snapshot that was looked at."""
     begun: int = 0
@@ -69,6 +163,53 @@ class Job(Frozen):
     """Snapshots that need none: the same version, or nothing to extract."""
     tokens: int = 0
     """Of the turns of the runs that were begun."""
-    lease: JobLease | None = None
-    ended_at: datetime | None = None
-    rev: int = 0
+    lost: tuple[Lost, ...] = ()
+    """What its topic does not have any more."""
+
+
+class Sending(Frozen):
+    """A letter that is being sent back: written before it is."""
+
+    letter_id: str
+    deaths: int
+    """How often it had died by then."""
+
+
+class RedriveJob(Job):
+    """Letters that are sent back, and how far that is."""
+
+    kind: Literal["redrive"] = "redrive"
+    redrive: Redrive
+    of: int
+    """How many there were when it was started."""
+    passed: int = 0
+    """Letters it is done with."""
+    cursor: tuple[datetime, str] | None = None
+    """Of the last of these, when it died first, and its id."""
+    sending: Sending | None = None
+    sent: int = 0
+    refused: int = 0
+    """They were not dead any more, or can't be tried like this."""
+    refusals: tuple[str, ...] = ()
+    """Why, each once."""
+    is_past_canaries: bool = False
+
+
+class ReembedJob(Job):
+    """Going over to another model's vectors, and how far that is."""
+
+    kind: Literal["reembed"] = "reembed"
+    reembed: Reembed
+    before: str | None
+    """Whose vectors were searched when it was started."""
+    records: int = 0
+    """Looked at; each once a pass."""
+    embedded: int = 0
+    refused: int = 0
+    """Texts that the model won't take."""
+    deleted: int = 0
+    """Vectors of other models that are gone."""
+
+
+AnyJob = Annotated[ReplayJob | RedriveJob | ReembedJob, Field(discriminator="kind")]
+"""A job of any kind."""

@@ -150,7 +150,7 @@ class Bulk:
             began_at=self._now(),
             tally=Tally(of=len(letters)),
         )
-        for old in [each for each, task in self._tasks.items() if task.done()][: -KEPT or None]:
+        for old in [each for each, task in self._tasks.items() if task.done()][:-KEPT]:
             del self._runs[old], self._tasks[old]
         self._runs[run.run_id] = run
         return run

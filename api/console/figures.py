@@ -15,9 +15,11 @@ from pipeline.ending import end
 from pipeline.stores.figures import Flow, MongoFigures, Totals
 
 FRESH: Final = timedelta(seconds=3)
-"""So old may be what is shown."""
+"""So old may be what is shown of what waits."""
+SLOW: Final = timedelta(seconds=15)
+"""And of what is much to count, or asked of Kafka."""
 PATIENCE: Final = timedelta(seconds=2)
-"""So long a page waits for Kafka; it shows what was known before, or that nothing is."""
+"""So long a page waits for what is slow; it shows what was known before, or that nothing is."""
 HOUR: Final = timedelta(hours=1)
 
 T = TypeVar("T")
@@ -29,8 +31,6 @@ class Ledger:
 
     status: dict[str, Any]
     totals: Totals
-    flow: Flow
-    """Of the last hour."""
 
 
 class Lately(Generic[T]):
@@ -40,10 +40,16 @@ class Lately(Generic[T]):
     """
 
     def __init__(
-        self, read: Callable[[], Awaitable[T]], *, monotonic: Callable[[], float], name: str
+        self,
+        read: Callable[[], Awaitable[T]],
+        *,
+        monotonic: Callable[[], float],
+        fresh: timedelta,
+        name: str,
     ) -> None:
         self._read = read
         self._monotonic = monotonic
+        self._fresh = fresh
         self._name = name
         self._known: T | None = None
         self._known_at: float | None = None
@@ -56,7 +62,7 @@ class Lately(Generic[T]):
             Exception: What reading raises.
         """
         if self._known_at is not None and (
-            self._monotonic() - self._known_at < FRESH.total_seconds()
+            self._monotonic() - self._known_at < self._fresh.total_seconds()
         ):
             return self._known
         if self._reading is None:
@@ -91,10 +97,13 @@ class Figures:
     def __init__(self, installation: Installation) -> None:
         self._installation = installation
         self._stored = MongoFigures(installation.database)
-        self._ledger = Lately(self._read_ledger, monotonic=time.monotonic, name="console.ledger")
+        now = time.monotonic
+        self._ledger = Lately(self._read_ledger, monotonic=now, fresh=FRESH, name="console.ledger")
+        self._flow = Lately(self._read_flow, monotonic=now, fresh=SLOW, name="console.flow")
         self._broker = Lately(
             lambda: broker_status(installation.settings),
-            monotonic=time.monotonic,
+            monotonic=now,
+            fresh=SLOW,
             name="console.broker",
         )
 
@@ -114,6 +123,14 @@ class Figures:
             raise PyMongoError("nothing was read")
         return found
 
+    async def flow(self) -> Flow | None:
+        """Return what happened in the last hour; none where it takes long to count at first.
+
+        Raises:
+            pymongo.errors.PyMongoError: MongoDB does not answer.
+        """
+        return await self._flow.value(PATIENCE)
+
     async def broker(self) -> dict[str, Any] | None:
         """Return what Kafka knows; none where it takes long and was never asked before."""
         return await self._broker.value(PATIENCE)
@@ -125,16 +142,17 @@ class Figures:
     async def close(self) -> None:
         """Read no more."""
         await self._ledger.close()
+        await self._flow.close()
         await self._broker.close()
 
     async def _read_ledger(self) -> Ledger:
-        now_ms = await self._installation.server_time.now_ms()
-        since = datetime.fromtimestamp(now_ms / 1000, UTC) - HOUR
         return Ledger(
-            status=await ledger_status(self._installation),
-            totals=await self._stored.totals(),
-            flow=await self._stored.flow(since),
+            status=await ledger_status(self._installation), totals=await self._stored.totals()
         )
+
+    async def _read_flow(self) -> Flow:
+        now_ms = await self._installation.server_time.now_ms()
+        return await self._stored.flow(datetime.fromtimestamp(now_ms / 1000, UTC) - HOUR)
 
 
 def _heard(reading: asyncio.Task[T]) -> None:

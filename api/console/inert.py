@@ -12,15 +12,12 @@ from markupsafe import Markup
 _KEPT: Final = frozenset("\n\t")
 _JOINERS: Final = frozenset("\u200c\u200d")
 """Words of Persian and Hindi need them, and so do many emoji; they turn nothing round."""
-_PICTURES: Final = 0x2400
-_DELETE: Final = 0x7F
-_BOM: Final = "\ufeff"
 
 
 def inert(text: str) -> str:
     """Return a text whose control and direction characters are visible marks.
 
-    C0 controls become their pictures (U+2400 on), all others `[U+202E]`. Idempotent.
+    Each is shown by its number, as in `[U+202E]`. Idempotent.
     """
     if text.isprintable() or all(map(_is_harmless, text)):
         return text
@@ -39,7 +36,4 @@ def _is_harmless(character: str) -> bool:
 
 
 def _mark(character: str) -> str:
-    code = ord(character)
-    if code < ord(" "):
-        return chr(_PICTURES + code)
-    return "\u2421" if code == _DELETE else f"[U+{code:04X}]"
+    return f"[U+{ord(character):04X}]"

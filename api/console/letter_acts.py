@@ -198,7 +198,7 @@ async def _selected(call: Call, deed: Deed, given: Sequence[tuple[str, str]]) ->
         named = [await read(call, each) for each in ids]
         fit = tuple(letter for letter in named if letter.state is needed)
         return Selected(ids=ids, asked={}, letters=fit, left=len(named) - len(fit))
-    query = replace(query_from(given, call.visitor.projects), state=needed)
+    query = query_from(given, call.visitor.projects).model_copy(update={"state": needed})
     found = await call.installation.letters.matching(query)
     return Selected(ids=(), asked=asked_of(query), letters=tuple(reversed(found)))
 

@@ -1,7 +1,6 @@
 """Which letters a page shows: the same filters in its address, its form and its links."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -9,8 +8,7 @@ from pydantic import TypeAdapter
 
 from api.console.forms import as_utc, validated
 from api.console.pages import iso
-from pipeline.ports.letters import LetterQuery
-from schemas.failure import LetterState
+from schemas.failure import LetterQuery, LetterState
 
 ANY: Final = "any"
 """In the place of a state: letters of all states."""
@@ -22,7 +20,7 @@ NAMES: Final[Mapping[str, str]] = {
 }
 """What fields are called in addresses, where it is not their own name."""
 _NOT_ASKED: Final = ("projects", "letter_id")
-_FILTERS: Final = tuple(each.name for each in fields(LetterQuery) if each.name not in _NOT_ASKED)
+_FILTERS: Final = tuple(name for name in LetterQuery.model_fields if name not in _NOT_ASKED)
 _ADAPTER: Final[TypeAdapter[LetterQuery]] = TypeAdapter(LetterQuery)
 
 
@@ -47,7 +45,8 @@ def query_from(
     if state == ANY:
         del asked["state"]
     query = validated(_ADAPTER, asked, NAMES)
-    return replace(query, since=as_utc(query.since), until=as_utc(query.until), projects=projects)
+    times = {"since": as_utc(query.since), "until": as_utc(query.until)}
+    return query.model_copy(update={**times, "projects": projects})
 
 
 def asked_of(query: LetterQuery) -> dict[str, str]:

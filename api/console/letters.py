@@ -41,7 +41,7 @@ def router() -> APIRouter:
         new_since = (
             as_utc(validated(_MOMENT, {"new_since": since}, {})["new_since"]) if since else None
         )
-        found = grouped(await call.installation.letters.matching(query), since=new_since)
+        found = grouped(await call.installation.letters.summaries(query), since=new_since)
         order = asked.get("order") if asked.get("order") in _ORDERS else _ORDERS[0]
         return call.pages.page(
             call.request,

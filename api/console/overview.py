@@ -13,9 +13,8 @@ from api.console.parts import Call, Called, Sent
 from api.console.pictures import HOURS, chart_of
 from api.console.troubles import SHOWN, troubles_of
 from pipeline.letters.grouping import grouped
-from pipeline.ports.letters import LetterQuery
 from pipeline.settings import SnapshotSettings
-from schemas.failure import LetterState
+from schemas.failure import LetterQuery, LetterState
 
 GRACE: Final = timedelta(minutes=5)
 REFRESH: Final = 10
@@ -43,7 +42,7 @@ def router() -> APIRouter:
         ledger = await call.parts.figures.ledger()
         broker = await call.parts.figures.broker()
         wanted = LetterQuery(state=LetterState.DEAD, projects=call.visitor.projects)
-        groups = grouped(await call.installation.letters.matching(wanted))
+        groups = grouped(await call.installation.letters.summaries(wanted))
         troubles = troubles_of(
             ledger.status,
             broker,
@@ -64,7 +63,7 @@ def router() -> APIRouter:
             most=SHOWN,
             ledger=ledger.status,
             totals=ledger.totals,
-            flow=ledger.flow,
+            flow=await call.parts.figures.flow(),
             broker=broker,
             tiers=_tiers(ledger.status),
             chart=chart_of(deaths, now),

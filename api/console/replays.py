@@ -17,7 +17,7 @@ from api.console.parts import Call, Called, Sent
 from api.console.refusals import FormError, UnknownPageError
 from pipeline.errors import JobError
 from pipeline.replaying.desk import Estimate
-from schemas.job import Job, JobState, Replay, Selection
+from schemas.job import JobState, Replay, ReplayJob, Selection
 
 COUNTING: Final = timedelta(seconds=10)
 """So long a page counts what a selection holds; the command line takes its time."""
@@ -159,7 +159,7 @@ def _budget(sent: Mapping[str, str]) -> int | None:
     return whole_from("token budget", sent.get("budget", ""), least=1, most=MOST_TOKENS)
 
 
-async def _read(call: Call, job_id: str) -> Job:
+async def _read(call: Call, job_id: str) -> ReplayJob:
     try:
         job = await call.replays().read(job_id)
     except JobError:
@@ -169,10 +169,10 @@ async def _read(call: Call, job_id: str) -> Job:
     return job
 
 
-def _may_see(call: Call, job: Job) -> bool:
+def _may_see(call: Call, job: ReplayJob) -> bool:
     return call.visitor.is_of(job.replay.selection.project_id)
 
 
-def _may_act(call: Call, job: Job) -> bool:
+def _may_act(call: Call, job: ReplayJob) -> bool:
     own = call.visitor.project_id
     return own is None or job.replay.selection.project_id == own

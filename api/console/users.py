@@ -86,11 +86,14 @@ def router() -> APIRouter:
             raise UnknownPageError("no record has that id: find it by whose memory it is")
         sources = await call.installation.assertions.of_slot(record_id)
         ordered = sorted(sources, key=lambda one: (one.position.key(), one.assertion_id))
+        contents = [Content(run=run, text=text_of(run.content)) for run in found.runs]
+        holding = [one.text for one in contents if one.run.state is RunState.CURRENT]
         return call.pages.page(
             call.request,
             "record.html",
             record=found,
-            contents=[Content(run=run, text=text_of(run.content)) for run in found.runs],
+            current="; ".join(holding),
+            contents=contents,
             sources=[Source(assertion=one, text=text_of(one.content)) for one in ordered],
         )
 

@@ -1,32 +1,15 @@
 """What may be otherwise when a part is tried again: a larger answer, fewer turns, two halves."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Final
 
 from pipeline.errors import LetterError
 from pipeline.extracting.planning import halves, turns_of
 from schemas.extraction import Part, PartState
+from schemas.job import Change
 from schemas.turn import Turn
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What an operator wants to be otherwise; by default nothing."""
-
-    max_tokens: int | None = None
-    """The limit of the answer."""
-    leave_out: tuple[int, ...] = ()
-    """Turns that the model is not to be shown, by their seq."""
-    split: bool = False
-    """Ask for its two halves instead."""
-
-    @property
-    def is_none(self) -> bool:
-        """Whether all is to be as it was."""
-        return self == AS_IT_WAS
-
-
-AS_IT_WAS = Change()
+AS_IT_WAS: Final = Change()
 
 
 def opened(part: Part, change: Change, turns: Sequence[Turn]) -> tuple[Part, ...]:

@@ -4,7 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from pipeline.ports.letters import LetterSummary
 from schemas.failure import FailureClass, Letter
+
+Failed = Letter | LetterSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,21 +29,21 @@ class Group:
     """How many died since the moment that was asked for."""
 
 
-def grouped(letters: Iterable[Letter], *, since: datetime | None = None) -> list[Group]:
+def grouped(letters: Iterable[Failed], *, since: datetime | None = None) -> list[Group]:
     """Return letters in groups, the largest first; ties by which failed last.
 
     Args:
         letters: Any, in any order.
         since: What died then or later counts as new; none: nothing does.
     """
-    members: dict[str, list[Letter]] = {}
+    members: dict[str, list[Failed]] = {}
     for letter in letters:
         members.setdefault(letter.fingerprint, []).append(letter)
     groups = [_group(each, since) for each in members.values()]
     return sorted(groups, key=lambda one: (one.letters, one.last_at, one.fingerprint), reverse=True)
 
 
-def _group(letters: list[Letter], since: datetime | None) -> Group:
+def _group(letters: list[Failed], since: datetime | None) -> Group:
     newest = max(letters, key=lambda one: (one.last_death, one.letter_id))
     return Group(
         fingerprint=newest.fingerprint,

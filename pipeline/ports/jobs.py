@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from schemas.job import Job
+from schemas.job import AnyJob, Job
 
 
 class Jobs(Protocol):
@@ -12,11 +12,11 @@ class Jobs(Protocol):
         """Store a new one."""
         ...
 
-    async def get(self, job_id: str) -> Job | None:
+    async def get(self, job_id: str) -> AnyJob | None:
         """Return one."""
         ...
 
-    async def all(self) -> list[Job]:
+    async def all(self) -> list[AnyJob]:
         """Return all, the newest first."""
         ...
 

@@ -1,39 +1,25 @@
 """What the steps need of the store of dead letters."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Protocol
 
-from schemas.failure import FailureClass, Letter, LetterState
-from schemas.topics import Stage
+from schemas.failure import FailureClass, Letter, LetterQuery, LetterState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LetterQuery:
-    """Which letters: what is given must be so, what is none may be anything."""
+class LetterSummary:
+    """What groups of letters are made from; of each the field of `Letter`."""
 
-    letter_id: str | None = None
-    state: LetterState | None = None
-    stage: Stage | None = None
-    failure_class: FailureClass | None = None
-    reason: str | None = None
-    fingerprint: str | None = None
-    disposition: Literal["content", "exhausted"] | None = None
-    project_id: str | None = None
-    projects: tuple[str | None, ...] | None = None
-    """It is of one of these, where none is "of no project"."""
-    session: str | None = None
-    """The opaque key of one."""
-    model: str | None = None
-    topic: str | None = None
-    """Where the message lay that failed."""
-    since: datetime | None = None
-    """It died first then or later."""
-    until: datetime | None = None
-    """It died first before then."""
-    deaths: int | None = None
-    """It died at least so often."""
+    letter_id: str
+    fingerprint: str
+    failure_class: FailureClass
+    reason: str
+    action: str
+    disposition: str
+    created_at: datetime
+    last_death: datetime
 
 
 class Letters(Protocol):
@@ -49,6 +35,26 @@ class Letters(Protocol):
 
     async def matching(self, wanted: LetterQuery, limit: int | None = None) -> list[Letter]:
         """Return those that match without key, value and headers, the one that died first last."""
+        ...
+
+    async def following(
+        self, wanted: LetterQuery, after: tuple[datetime, str] | None, limit: int
+    ) -> list[Letter]:
+        """Return those that match as `matching` does, the one that died first first.
+
+        Args:
+            wanted: Which.
+            after: Only those beyond this one: when it died first, and its id.
+            limit: So many at most.
+        """
+        ...
+
+    async def mark(self, letter_id: str, job_id: str | None, *, deaths: int) -> None:
+        """Keep which job sends it back, where it is dead and died so often. Idempotent."""
+        ...
+
+    async def states_of_job(self, job_id: str) -> Mapping[LetterState, int]:
+        """Return how those that a job sent back stand now; one that is dead died again."""
         ...
 
     async def change(

@@ -1,5 +1,6 @@
 """What the steps need of the store of snapshots."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from schemas.job import Selection
@@ -45,9 +46,21 @@ class Snapshots(Protocol):
         ...
 
     async def selected(
-        self, selection: Selection, *, after: str | None, limit: int
+        self,
+        selection: Selection,
+        *,
+        after: str | None,
+        limit: int,
+        among: Sequence[str] | None = None,
     ) -> list[Snapshot]:
-        """Return settled snapshots of a selection by their ids, from beyond one on."""
+        """Return settled snapshots by their ids, by what a selection says of themselves.
+
+        Args:
+            selection: Whose they are, and when they were cut; the rest of it is not looked at.
+            after: Only those beyond this id.
+            limit: So many at most.
+            among: Only these, whatever `after` is; none: any.
+        """
         ...
 
     async def reopen(self, snapshot_id: str, *, run: int, wake_at_ms: int) -> None:

@@ -1,14 +1,13 @@
 """Running a replay: begin runs one after the other, watch them, stop where its limits say so.
 
-A replay is a document: who runs it holds a lease on it, and whoever comes next goes on where it
-was. Its runs are in the ledger of extraction under its name, so what it came to is counted there
+Its runs are in the ledger of extraction under its name, so what it came to is counted there
 and nowhere else.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Final, NamedTuple
 
 import structlog
@@ -18,33 +17,30 @@ from pipeline.errors import BrokerUnavailableError
 from pipeline.extracting.extractors import Extractors
 from pipeline.extracting.fates import Fates
 from pipeline.extracting.planning import new_extraction, ready_data
+from pipeline.jobs.running import Hold
 from pipeline.ports.clocks import Clock, ServerTime
 from pipeline.ports.extractions import Extractions
-from pipeline.ports.jobs import Jobs
-from pipeline.ports.snapshots import Snapshots
 from pipeline.ports.turns import Turns
+from pipeline.replaying.ports import Listings
+from pipeline.replaying.selecting import Page, Selector
 from schemas.extraction import Extraction, NextMessage, Outcome
-from schemas.job import Job, JobLease, JobState
+from schemas.job import JobState, ReplayJob
 from schemas.snapshot import Snapshot
 from schemas.topics import SNAPSHOT_REPLAY
 
 WINDOW: Final = 32
 """How many runs may be under way at once: what is live comes between them."""
 LOOK_EVERY: Final = timedelta(milliseconds=500)
-LEASE: Final = timedelta(seconds=60)
+NOTHING: Final = Page(snapshots=(), cursor=None)
 
 log = structlog.get_logger()
-
-
-class JobTakenError(Exception):
-    """Somebody else runs it, or has changed it; it never leaves this module."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """How far a replay is."""
 
-    job: Job
+    job: ReplayJob
     under_way: int
 
 
@@ -53,17 +49,14 @@ class _Quiet(NamedTuple):
     until_ms: int
 
 
-class ReplayRunner:
-    """Runs replays.
-
-    Concurrency: any number of processes; each replay is run by one of them at a time.
-    """
+class ReplayWork:
+    """The work of replays."""
 
     def __init__(
         self,
         *,
-        jobs: Jobs,
-        snapshots: Snapshots,
+        selector: Selector,
+        listings: Listings,
         extractions: Extractions,
         extractors: Extractors,
         turns: Turns,
@@ -71,12 +64,11 @@ class ReplayRunner:
         server_time: ServerTime,
         clock: Clock,
         sleep: Callable[[float], Awaitable[None]],
-        owner: str,
         lost_after: timedelta,
         tell: Callable[[Step], None] = lambda _step: None,
     ) -> None:
-        self._jobs = jobs
-        self._snapshots = snapshots
+        self._selector = selector
+        self._listings = listings
         self._extractions = extractions
         self._extractors = extractors
         self._turns = turns
@@ -84,91 +76,45 @@ class ReplayRunner:
         self._server_time = server_time
         self._clock = clock
         self._sleep = sleep
-        self._owner = owner
         self._lost_after_ms = lost_after // timedelta(milliseconds=1)
         self._quiet: dict[str, _Quiet] = {}
         """By run, until when its message is not sent again."""
         self._tell = tell
 
-    async def run(self, job_id: str) -> Job | None:
-        """Run a replay until it is done, paused or cancelled; return it as it is then.
+    def takes(self, job: ReplayJob) -> bool:
+        """Return whether this process can run it: each can."""
+        del job
+        return True
 
-        None: somebody else runs it, or there is none. Cut anywhere, the next call goes on.
-
-        Raises:
-            pymongo.errors.PyMongoError: How far it is could not be stored.
-        """
-        try:
-            job = await self._taken(job_id)
-            while job.state is JobState.OPEN:
-                job = await self._advanced(job)
-        except JobTakenError:
-            # An operator who pauses or cancels it takes it away, too.
-            now = await self._jobs.get(job_id)
-            return None if now is None or now.state is JobState.OPEN else now
-        except asyncio.CancelledError:
-            await asyncio.shield(self._released(job_id))
-            raise
-        return job
-
-    async def give_up(self, job_id: str, reason: str) -> None:
-        """Pause a job that can't go on. Idempotent.
-
-        Raises:
-            pymongo.errors.PyMongoError: It is open still.
-        """
-        job = await self._jobs.get(job_id)
-        if job is not None and job.state is JobState.OPEN:
-            paused = {"state": JobState.PAUSED, "reason": reason, "lease": None}
-            await self._jobs.swap(job, job.model_copy(update=paused))
-            reached(CrashPoint.JOB_STORED)
-
-    async def _released(self, job_id: str) -> None:
-        """Let whoever comes next begin at once."""
-        job = await self._jobs.get(job_id)
-        if job is not None and job.lease is not None and job.lease.owner == self._owner:
-            await self._jobs.swap(job, job.model_copy(update={"lease": None}))
-            reached(CrashPoint.JOB_STORED)
-
-    async def _taken(self, job_id: str) -> Job:
-        job = await self._jobs.get(job_id)
-        now_ms = await self._server_time.now_ms()
-        if job is None or job.state is not JobState.OPEN:
-            raise JobTakenError
-        held = job.lease
-        if held is not None and held.owner != self._owner and held.until_ms > now_ms:
-            raise JobTakenError
-        return await self._stored(job, {})
-
-    async def _advanced(self, job: Job) -> Job:
+    async def advance(self, job: ReplayJob, hold: Hold) -> ReplayJob:
         """Look at what is under way, and begin what may be begun."""
         under_way = await self._extractions.of_job(job.job_id, is_open=True)
         self._tell(Step(job=job, under_way=len(under_way)))
         for extraction in under_way:
             await self._send(extraction)
         if (reason := await self._stop(job)) is not None:
-            return await self._stored(job, {"state": JobState.PAUSED, "reason": reason})
+            return await hold.store(job, {"state": JobState.PAUSED, "reason": reason})
         room = WINDOW - len(under_way)
-        found = await self._following(job, room)
-        if not found and not under_way:
+        page = await self._following(job, room) if room > 0 else NOTHING
+        if room > 0 and page.cursor is None and not under_way:
             ended = {"state": JobState.DONE, "ended_at": self._clock.now()}
-            return await self._stored(job, ended)
-        for snapshot in found:
-            job = await self._passed(job, snapshot)
+            return await hold.store(job, ended)
+        for snapshot in page.snapshots:
+            job = await self._passed(job, snapshot, hold)
             if _is_spent(job):
                 return job
-        if not found:
+        if page.cursor is None:
             await self._sleep(LOOK_EVERY.total_seconds())
-            job = await self._stored(job, {})
-        return job
+            return await hold.store(job, {})
+        return await hold.store(job, {"cursor": page.cursor})
 
-    async def _following(self, job: Job, room: int) -> list[Snapshot]:
+    async def _following(self, job: ReplayJob, room: int) -> Page:
         """Return the snapshots that come next, as many as may be begun now."""
-        if room <= 0:
-            return []
-        return await self._snapshots.selected(job.replay.selection, after=job.cursor, limit=room)
+        selection = job.replay.selection
+        listed = partial(self._listings.after, job.job_id) if selection.is_listed else None
+        return await self._selector.page(selection, listed, after=job.cursor, limit=room)
 
-    async def _passed(self, job: Job, snapshot: Snapshot) -> Job:
+    async def _passed(self, job: ReplayJob, snapshot: Snapshot, hold: Hold) -> ReplayJob:
         """Begin a run over a snapshot if it needs one, and go past it."""
         tokens = await self._begun(job, snapshot)
         counted = (
@@ -176,9 +122,9 @@ class ReplayRunner:
             if tokens is None
             else {"begun": job.begun + 1, "tokens": job.tokens + tokens}
         )
-        return await self._stored(job, {"cursor": snapshot.snapshot_id, **counted})
+        return await hold.store(job, {"cursor": snapshot.snapshot_id, **counted})
 
-    async def _stop(self, job: Job) -> str | None:
+    async def _stop(self, job: ReplayJob) -> str | None:
         """Return why it may not go on by itself."""
         if _is_spent(job):
             budget = job.replay.token_budget
@@ -190,7 +136,7 @@ class ReplayRunner:
                 return f"{dead} of its runs made letters: `./afterturn letters groups` says why"
         return None
 
-    async def _begun(self, job: Job, snapshot: Snapshot) -> int | None:
+    async def _begun(self, job: ReplayJob, snapshot: Snapshot) -> int | None:
         """Begin a run over a snapshot; return the tokens of its turns, none if it needs none."""
         runs = await self._extractions.runs_of(snapshot.snapshot_id)
         turns = await self._turns.read(snapshot.session, snapshot.first_seq, snapshot.last_seq)
@@ -243,25 +189,7 @@ class ReplayRunner:
             span_ms = self._lost_after_ms if quiet is None else 2 * quiet.span_ms
             self._quiet[extraction.extraction_id] = _Quiet(span_ms, now_ms + span_ms)
 
-    async def _stored(self, job: Job, change: Mapping[str, object]) -> Job:
-        """Store how far it is, and hold it for a while longer.
 
-        Raises:
-            JobTakenError: An operator or somebody who runs it has changed it.
-        """
-        until_ms = await self._server_time.now_ms() + LEASE // timedelta(milliseconds=1)
-        after = job.model_copy(
-            update={"lease": JobLease(owner=self._owner, until_ms=until_ms), **change}
-        )
-        if after.state is not JobState.OPEN:
-            after = after.model_copy(update={"lease": None})
-        is_mine = await self._jobs.swap(job, after)
-        reached(CrashPoint.JOB_STORED)
-        if not is_mine:
-            raise JobTakenError
-        return after.model_copy(update={"rev": job.rev + 1})
-
-
-def _is_spent(job: Job) -> bool:
+def _is_spent(job: ReplayJob) -> bool:
     budget = job.replay.token_budget
     return budget is not None and job.tokens >= budget

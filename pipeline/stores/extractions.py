@@ -11,6 +11,7 @@ from typing import Any, Final
 from pymongo import ASCENDING
 from pymongo.errors import DuplicateKeyError
 
+from pipeline.replaying.ports import Outline
 from pipeline.stores.mongo import SERVER_NOW_MS, Collection, Database, Document, readable
 from schemas.extraction import (
     BLANK,
@@ -337,6 +338,16 @@ class MongoExtractions:
             wanted["outcome"] = None if is_open else {"$ne": None}
         cursor = self._collection.find(wanted, {"parts.reply": 0, "unsent_letters": 0})
         return [_extraction(document) async for document in cursor]
+
+    async def outlines(self, extraction_ids: Sequence[str]) -> dict[str, Outline]:
+        """Return of those runs that there are what they came to, by id."""
+        cursor = self._collection.find(
+            {"_id": {"$in": list(extraction_ids)}}, {"outcome": 1, "version": 1}
+        )
+        return {
+            document["_id"]: Outline(outcome=document["outcome"], version=document["version"])
+            async for document in cursor
+        }
 
     async def blank(
         self, extraction_id: str, items: Mapping[int, Sequence[SetAside]]

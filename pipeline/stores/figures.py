@@ -1,6 +1,5 @@
 """How much there is and how it flows, read from MongoDB for people who watch: no words."""
 
-from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
@@ -67,16 +66,31 @@ class MongoFigures:
 
     async def flow(self, since: datetime) -> Flow:
         """Return what happened since a moment."""
-        turns = snapshots = 0
-        cut = {"first_seq": True, "last_seq": True}
-        async for each in self._database["snapshots"].find({"created_at": {"$gte": since}}, cut):
-            turns += each["last_seq"] - each["first_seq"] + 1
-            snapshots += 1
-        settled = self._database["extractions"].find(
-            {"settled_at": {"$gte": since}}, {"outcome": True}
+        cut = await self._grouped(
+            "snapshots",
+            {"created_at": {"$gte": since}},
+            {
+                "_id": None,
+                "snapshots": {"$sum": 1},
+                "first": {"$sum": "$first_seq"},
+                "last": {"$sum": "$last_seq"},
+            },
         )
-        outcomes = Counter([Outcome(each["outcome"]) async for each in settled])
-        return Flow(turns=turns, snapshots=snapshots, outcomes=dict(outcomes))
+        settled = await self._grouped(
+            "extractions",
+            {"settled_at": {"$gte": since}},
+            {"_id": "$outcome", "extractions": {"$sum": 1}},
+        )
+        snapshots = sum(each["snapshots"] for each in cut)
+        return Flow(
+            turns=sum(each["last"] - each["first"] for each in cut) + snapshots,
+            snapshots=snapshots,
+            outcomes={Outcome(each["_id"]): each["extractions"] for each in settled},
+        )
+
+    async def _grouped(self, name: str, condition: Document, group: Document) -> list[Document]:
+        pipeline: list[Document] = [{"$match": condition}, {"$group": group}]
+        return await (await self._database[name].aggregate(pipeline)).to_list()
 
     async def deaths(self, since: datetime, projects: Collection[str | None] | None) -> list[Death]:
         """Return letters that died first then or later, the newest first.

@@ -189,13 +189,13 @@ class MemoryEmbeddingLedger:
     def __init__(self, records: MemoryRecords) -> None:
         self._records = records
 
-    async def get(self, record_id: str) -> Embedded | None:
+    async def get(self, owner_id: str) -> Embedded | None:
         """Return one."""
-        return await self._records.embedded(record_id)
+        return await self._records.embedded(owner_id)
 
-    async def swap(self, record_id: str, before: Embedding, after: Embedding) -> bool:
+    async def swap(self, owner_id: str, before: Embedding, after: Embedding) -> bool:
         """Store a state where the one it was made from still stands."""
-        return await self._records.swap_embedding(record_id, before, after)
+        return await self._records.swap_embedding(owner_id, before, after)
 
     async def due(self, before_ms: int, limit: int) -> list[Embedded]:
         """Return pending ones that were due before then, the oldest first."""
@@ -206,12 +206,12 @@ class MemoryEmbeddingLedger:
         ]
         return sorted(due, key=lambda each: each.embedding.due_ms)[:limit]
 
-    async def after(self, record_id: str, limit: int, *, project_id: str | None) -> list[Embedded]:
+    async def after(self, owner_id: str, limit: int, *, project_id: str | None) -> list[Embedded]:
         """Return those whose ids follow one, in the order of ids."""
         return [
             each
             for each in await self._records.all_embedded()
-            if each.owner_id > record_id and project_id in (None, self._project_of(each))
+            if each.owner_id > owner_id and project_id in (None, self._project_of(each))
         ][:limit]
 
     @staticmethod

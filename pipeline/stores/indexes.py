@@ -98,8 +98,10 @@ INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
     ),
     "letters": (
         IndexModel([("state", ASCENDING), ("created_at", ASCENDING)], name="state_created"),
+        IndexModel([("job_id", ASCENDING)], name="job", sparse=True),
         IndexModel([("unsent", ASCENDING)], name="unsent", sparse=True),
     ),
+    "job_listings": (IndexModel([("job_id", ASCENDING), ("last", ASCENDING)], name="job_last"),),
     "service_accounts": (IndexModel([("name", ASCENDING)], name="name", unique=True),),
     "operator_actions": (
         IndexModel([("target", ASCENDING), ("at", ASCENDING)], name="target_at"),

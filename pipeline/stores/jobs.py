@@ -1,9 +1,14 @@
 """The jobs of operators on MongoDB."""
 
+from typing import Final
+
+from pydantic import TypeAdapter
 from pymongo import DESCENDING
 
-from pipeline.stores.mongo import Collection, Database, Document
-from schemas.job import Job
+from pipeline.stores.mongo import Collection, Database, Document, readable
+from schemas.job import AnyJob, Job
+
+_JOB: Final[TypeAdapter[AnyJob]] = TypeAdapter(AnyJob)
 
 
 class MongoJobs:
@@ -16,15 +21,15 @@ class MongoJobs:
         """Store a new one."""
         await self._collection.insert_one(_document(job))
 
-    async def get(self, job_id: str) -> Job | None:
+    async def get(self, job_id: str) -> AnyJob | None:
         """Return one."""
         document = await self._collection.find_one({"_id": {"$eq": job_id}})
         return None if document is None else _job(document)
 
-    async def all(self) -> list[Job]:
+    async def all(self) -> list[AnyJob]:
         """Return all, the newest first."""
         cursor = self._collection.find({}).sort("created_at", DESCENDING)
-        return [_job(document) async for document in cursor]
+        return await readable(cursor, _job)
 
     async def swap(self, before: Job, after: Job) -> bool:
         """Store it where it is as it was read; false where it has changed."""
@@ -40,5 +45,8 @@ def _document(job: Job) -> Document:
     return {"_id": fields.pop("job_id"), **fields}
 
 
-def _job(document: Document) -> Job:
-    return Job.model_validate({"job_id": document.pop("_id"), **document})
+def _job(document: Document) -> AnyJob:
+    # Once all jobs were replays.
+    fields = {"kind": "replay", "job_id": document["_id"], **document}
+    del fields["_id"]
+    return _JOB.validate_python(fields)

@@ -1,19 +1,25 @@
 """The dead letters on MongoDB: each stored before it goes to its topic."""
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, Final
 
 from pymongo import ASCENDING, DESCENDING
 from pymongo.errors import DuplicateKeyError
 
-from pipeline.ports.letters import LetterQuery
+from pipeline.ports.letters import LetterSummary
 from pipeline.stores.mongo import Collection as Documents
 from pipeline.stores.mongo import Database, Document, readable
-from schemas.failure import Letter, LetterState
+from schemas.failure import FailureClass, Letter, LetterQuery, LetterState
 
 _MESSAGE: Final = ("key", "value", "headers")
 """What may be large, and is somebody's."""
+_SUMMARY: Final = (
+    *("fingerprint", "failure_class", "reason", "action", "disposition"),
+    *("created_at", "died_at"),
+)
 _BOOKKEEPING: Final = ("_id", "unsent")
 
 
@@ -29,6 +35,7 @@ class MongoLetters:
             **letter.model_dump(),
             "unsent": int(letter.last_death.timestamp() * 1000),
         }
+        del fields["job_id"]
         if letter.deaths > 1:
             del fields["created_at"]
             died_before = {"_id": letter.letter_id, "deaths": {"$lt": letter.deaths}}
@@ -51,6 +58,39 @@ class MongoLetters:
         if limit is not None:
             cursor = cursor.limit(limit)
         return await readable(cursor, _without_message)
+
+    async def summaries(self, wanted: LetterQuery) -> list[LetterSummary]:
+        """Return what groups are made from of those that match, in no order."""
+        cursor = self._collection.find(_condition(wanted), dict.fromkeys(_SUMMARY, 1))
+        return [_summary(document) async for document in cursor]
+
+    async def following(
+        self, wanted: LetterQuery, after: tuple[datetime, str] | None, limit: int
+    ) -> list[Letter]:
+        """Return those that match, from beyond one on, the one that died first first."""
+        condition = _condition(wanted)
+        if after is not None:
+            died_at, letter_id = after
+            beyond = [
+                {"created_at": {"$gt": died_at}},
+                {"created_at": died_at, "_id": {"$gt": letter_id}},
+            ]
+            condition = {"$and": [condition, {"$or": beyond}]}
+        cursor = self._collection.find(condition, dict.fromkeys(_MESSAGE, 0))
+        cursor = cursor.sort([("created_at", ASCENDING), ("_id", ASCENDING)]).limit(limit)
+        return await readable(cursor, _without_message)
+
+    async def mark(self, letter_id: str, job_id: str | None, *, deaths: int) -> None:
+        """Keep which job sends it back, where it is dead and died so often. Idempotent."""
+        mark = {"$unset": {"job_id": ""}} if job_id is None else {"$set": {"job_id": job_id}}
+        await self._collection.update_one(
+            {"_id": letter_id, "deaths": deaths, "state": LetterState.DEAD}, mark
+        )
+
+    async def states_of_job(self, job_id: str) -> Mapping[LetterState, int]:
+        """Return how those that a job sent back stand now."""
+        cursor = self._collection.find({"job_id": {"$eq": job_id}}, {"state": 1})
+        return Counter([LetterState(document["state"]) async for document in cursor])
 
     async def change(
         self,
@@ -88,6 +128,19 @@ class MongoLetters:
 
 def _without_message(document: dict[str, Any]) -> Letter:
     return _letter({**document, "value": None, "headers": ()})
+
+
+def _summary(document: Document) -> LetterSummary:
+    return LetterSummary(
+        letter_id=document["_id"],
+        fingerprint=document["fingerprint"],
+        failure_class=FailureClass(document["failure_class"]),
+        reason=document["reason"],
+        action=document["action"],
+        disposition=document["disposition"],
+        created_at=document["created_at"],
+        last_death=document.get("died_at") or document["created_at"],
+    )
 
 
 def _condition(wanted: LetterQuery) -> Document:

@@ -1,5 +1,6 @@
 """The snapshots on MongoDB; `wake_at_ms` exists only while one is unsettled."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from pymongo import ASCENDING, DESCENDING
@@ -70,7 +71,12 @@ class MongoSnapshots:
         return snapshot is not None and snapshot.active_run == run
 
     async def selected(
-        self, selection: Selection, *, after: str | None, limit: int
+        self,
+        selection: Selection,
+        *,
+        after: str | None,
+        limit: int,
+        among: Sequence[str] | None = None,
     ) -> list[Snapshot]:
         """Return settled snapshots of a selection by their ids, from beyond one on."""
         wanted: Document = {
@@ -79,7 +85,9 @@ class MongoSnapshots:
             if (value := getattr(selection, name)) is not None
         }
         wanted["settled"] = True
-        if after is not None:
+        if among is not None:
+            wanted["_id"] = {"$in": list(among)}
+        elif after is not None:
             wanted["_id"] = {"$gt": after}
         within = {"$gte": selection.since, "$lt": selection.until}
         if given := {each: moment for each, moment in within.items() if moment is not None}:

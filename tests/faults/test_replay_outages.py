@@ -3,18 +3,19 @@
 import asyncio
 from datetime import timedelta
 
-from consumers.operating import replay_desk, replay_runner
+from consumers.operating import replay_desk
 from pipeline.ending import end
 from pipeline.failing.guarding import ROW
 from pipeline.failing.resuming import resume_guard
 from pipeline.stores.switches import MongoGuards
 from schemas.extraction import Outcome
-from schemas.job import JobState, Replay, Selection
+from schemas.job import JobState, Replay, ReplayJob, Selection
 from schemas.topics import SNAPSHOT_REPLAY
 from tests import scripted_endpoint as scripted
 from tests.faults.test_crash_points import home
 from tests.faults.test_outages import SESSIONS, Timeline, World, always, world
 from tests.integration.test_extracting import ScriptedModel
+from tests.integration.test_replaying import replay_runner
 from tests.scripted_endpoint import ScriptedEndpoint
 
 __all__ = ["world"]
@@ -60,7 +61,7 @@ async def test_a_bad_replay_stops_itself_and_live_traffic_goes_on(
     await replays.deliver(world.extract)
     async with asyncio.timeout(PATIENCE_SECONDS):
         ended = await replay_runner(world.parts, ScriptedModel({})).run(job.job_id)
-    assert ended is not None
+    assert isinstance(ended, ReplayJob)
     assert ended.state is JobState.DONE
     report = await desk.report(ended)
     assert report.took_over == SESSIONS - letters

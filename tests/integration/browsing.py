@@ -45,10 +45,13 @@ class Browser:
         return page
 
     async def sign_in(self, credentials: Credentials) -> httpx.Response:
-        """Sign in by the form."""
+        """Sign in by the form; it leads to a page that costs little."""
         await self.open("/login")
         return await self.send(
-            "/login", client_id=credentials.client_id, client_secret=credentials.secret, next=""
+            "/login",
+            client_id=credentials.client_id,
+            client_secret=credentials.secret,
+            next=f"{CONSOLE}/audit",
         )
 
     def _read(self, page: httpx.Response) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from itertools import product
+from typing import Final
 
 import httpx
 import pytest
@@ -13,7 +14,7 @@ from pipeline.stores.mongo import Database
 from pipeline.stores.operator_actions import MongoOperatorActions
 from schemas.access import Role
 from schemas.operator_action import Act
-from tests.integration.browsing import Browser, browser, pages, read
+from tests.integration.browsing import browser, pages, read
 from tests.integration.serving import Server, served
 from tests.integration.signing import Credentials, account, bearing, token_of
 
@@ -85,7 +86,7 @@ async def test_each_role_sees_what_it_may(world: World) -> None:
         assert (refused.status_code, len(agent.http.cookies)) == (403, 0)
         assert "role agent may not operate" in read(refused)
         for name, who in (("operator", operator), ("admin", admin)):
-            assert "From turns to memory" in read(await who.sign_in(world.accounts[name]))
+            assert "Who did what" in read(await who.sign_in(world.accounts[name]))
             for path in others:
                 assert (await who.open(path)).status_code not in (401, 403), path
         for path in words:
@@ -135,6 +136,25 @@ async def test_a_login_is_in_the_trail_and_its_cookie_is_nobody_elses(world: Wor
     assert [each.act for each in trail][-2:] == [Act.LOGIN_REFUSED, Act.LOGIN]
 
 
+async def test_behind_a_proxy_that_ends_https_the_session_is_for_https_alone(
+    world: World,
+) -> None:
+    admin = world.accounts["admin"]
+    async with browser(world.server, **{"X-Forwarded-Proto": "https"}) as person:
+        await person.open("/login")
+        plain = await person.send("/login", client_id=admin.client_id, client_secret=admin.secret)
+        person.origin = person.origin.replace("http:", "https:")
+        await person.open("/login")
+        entered = await person.send(
+            "/login", client_id=admin.client_id, client_secret=admin.secret, follow=False
+        )
+        (cookie,) = entered.headers.get_list("set-cookie")
+
+    assert plain.status_code == 403
+    assert cookie.startswith("__Host-afterturn-console=")
+    assert {"Secure", "Path=/", "HttpOnly", "SameSite=Strict"} <= set(cookie.split("; "))
+
+
 async def test_a_changed_cookie_is_no_session(world: World) -> None:
     operator = world.accounts["operator"]
     async with browser(world.server) as person:
@@ -147,46 +167,40 @@ async def test_a_changed_cookie_is_no_session(world: World) -> None:
     assert "session has ended" in read(page)
 
 
-async def signed_in(world: World, person: Browser) -> None:
-    await person.sign_in(world.accounts["operator"])
-    await person.open("/")
+ELSEWHERE: Final[list[dict[str, str]]] = [
+    {},
+    {"Origin": "null"},
+    {"Origin": "https://evil.example"},
+    {"Origin": "http://127.0.0.1:1"},
+    {"Origin": "HOME", "Sec-Fetch-Site": "cross-site"},
+    {"Origin": "HOME", "Sec-Fetch-Site": "same-site"},
+]
+"""What a browser says of a form that another page made it send."""
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"Origin": "null"},
-        {"Origin": "https://evil.example"},
-        {"Origin": "http://127.0.0.1:1"},
-        {"Origin": "HOME", "Sec-Fetch-Site": "cross-site"},
-        {"Origin": "HOME", "Sec-Fetch-Site": "same-site"},
-    ],
-    ids=str,
-)
-async def test_a_form_from_elsewhere_is_refused_though_it_has_the_token(
-    world: World, headers: dict[str, str]
-) -> None:
+async def test_a_form_from_elsewhere_is_refused_though_it_has_the_token(world: World) -> None:
     async with browser(world.server) as person:
-        await signed_in(world, person)
-        sent = {
-            name: person.origin if value == "HOME" else value for name, value in headers.items()
-        }
-        answer = await person.http.post(
-            f"{CONSOLE}/logout", data={"form_token": person.form_token}, headers=sent
-        )
-        assert answer.status_code == 403
-        assert "Nothing was done" in read(answer)
-        assert "Overview" in read(await person.open("/"))
+        await person.sign_in(world.accounts["operator"])
+        for headers in ELSEWHERE:
+            answer = await person.http.post(
+                f"{CONSOLE}/logout",
+                data={"form_token": person.form_token},
+                headers={
+                    name: person.origin if value == "HOME" else value
+                    for name, value in headers.items()
+                },
+            )
+            assert answer.status_code == 403, headers
+            assert "Nothing was done" in read(answer)
+        assert not is_login(await person.open("/audit"))
 
 
 async def test_a_form_without_the_token_of_its_session_is_refused_on_every_address(
     world: World,
 ) -> None:
     async with browser(world.server) as person, browser(world.server) as other:
-        await signed_in(world, person)
+        await person.sign_in(world.accounts["operator"])
         await other.sign_in(world.accounts["admin"])
-        await other.open("/")
         own = person.form_token
         assert own != other.form_token
         for path, sent in product(pages(world.server, "POST"), ("", "x", "é", other.form_token)):

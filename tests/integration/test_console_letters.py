@@ -14,11 +14,10 @@ from api.console.session import CONSOLE, NOBODY
 from consumers.operating import letter_desk
 from consumers.wiring import Installation
 from pipeline.errors import AnswerError
-from pipeline.ports.letters import LetterQuery
 from pipeline.stores.mongo import Database
 from pipeline.stores.operator_actions import MongoOperatorActions
 from schemas.access import Role
-from schemas.failure import FailureClass, Letter, LetterState
+from schemas.failure import FailureClass, Letter, LetterQuery, LetterState
 from schemas.operator_action import Act
 from tests.console_world import Loopback, converse, extract, fact
 from tests.integration.browsing import Browser, browser, read
@@ -77,7 +76,7 @@ def links(page: httpx.Response) -> list[str]:
     return re.findall(r'href="([^"]+)"', page.text)
 
 
-async def test_from_the_overview_to_the_cause_of_the_newest_kind_in_three_clicks(
+async def test_from_the_overview_to_the_cause_of_the_newest_group_in_three_clicks(
     world: World, person: Browser
 ) -> None:
     await world.dead("old")
@@ -224,7 +223,7 @@ async def test_what_died_again_meanwhile_is_not_sent_back_by_who_has_not_seen_th
     assert await world.states() == [LetterState.DEAD]
 
 
-async def test_a_kind_is_planned_then_sent_back_the_first_one_before_the_others(
+async def test_a_group_is_planned_then_sent_back_the_first_one_before_the_others(
     world: World, person: Browser
 ) -> None:
     dead = [await world.dead(f"s{n}") for n in range(3)]
@@ -314,7 +313,7 @@ async def test_what_somebody_wrote_is_shown_and_does_nothing(world: World, perso
     for character in "\x1b\x07\u202e\u202c\u2066\u2069\u061c":
         assert character not in page.text
     assert "[U+202E]gnp.exe" in page.text
-    assert "\u241b[2J" in page.text
+    assert "[U+001B][2J" in page.text
     for address in (
         f"/letters/{HOSTILE[:40]}",
         "/letters?reason=%3Cscript%3E%22%27%3E",

@@ -8,7 +8,7 @@ from pipeline.stores.jobs import MongoJobs
 from pipeline.stores.mongo import Database
 from pipeline.stores.operator_actions import MongoOperatorActions
 from schemas.access import Role
-from schemas.job import JobState, Replay, Selection
+from schemas.job import JobState, Replay, ReplayJob, Selection
 from schemas.operator_action import Act
 from tests.console_world import Loopback, converse, extract, fact
 from tests.integration.browsing import browser, read
@@ -54,6 +54,7 @@ async def test_a_replay_is_counted_then_started_then_changed_and_each_act_is_not
         assert "It is cancelled" in read(cancelled)
         (job,) = await jobs.all()
         assert (job.state, job.by) == (JobState.CANCELLED, NOBODY)
+        assert isinstance(job, ReplayJob)
         assert job.replay.is_forced
         trail = await MongoOperatorActions(server.parts.database).of_target(job.job_id)
         assert next(act.act for act in trail) is Act.REPLAY_START

@@ -21,13 +21,12 @@ from pipeline.embedding.ports import Purpose, Refused, Vector, content_hash
 from pipeline.embedding.step import EmbeddingStep
 from pipeline.errors import AnswerError, ConfigurationError
 from pipeline.failing.gating import HeldError
-from pipeline.ports.letters import LetterQuery
 from pipeline.reading.memories import memories_of
 from pipeline.settings import EmbeddingSettings, Settings
 from pipeline.stores.mongo import Database
 from schemas.assertion import Assertion
 from schemas.embedding import Embedding, EmbeddingState
-from schemas.failure import Coordinates, FailureClass
+from schemas.failure import Coordinates, FailureClass, LetterQuery
 from schemas.message import TICKET_HEADER, IncomingMessage
 from schemas.topics import RECORD_CHANGED, RETRY_TIERS, Stage
 from tests.assertion_builder import assertion

@@ -17,7 +17,6 @@ from pipeline.auditing import Audit
 from pipeline.embedding.ledger import texts_of
 from pipeline.embedding.reembedding import Reembedder, Report
 from pipeline.extracting.recalled import CLOSING, OPENING
-from pipeline.ports.letters import LetterQuery
 from pipeline.reading.index import Mode
 from pipeline.reading.searching import Searcher
 from pipeline.reading.spoken import LONGEST
@@ -29,6 +28,7 @@ from pipeline.stores.record_reads import MongoRecordReads
 from pipeline.stores.turn_reads import MongoTurnReads
 from pipeline.stores.vectors import MongoReembeddings
 from schemas.embedding import EmbeddingState
+from schemas.failure import LetterQuery
 from schemas.identity import ReadScope
 from schemas.project import ProjectSettings
 from schemas.turn import Turn

@@ -15,11 +15,10 @@ from pipeline.letters import desk as desk_module
 from pipeline.letters.changing import Change
 from pipeline.letters.desk import DiscardReason, LetterDesk
 from pipeline.messages import LETTER_HEADER
-from pipeline.ports.letters import LetterQuery
 from pipeline.stores.deliveries import MongoDeliveries
 from pipeline.stores.operator_actions import MongoOperatorActions
 from schemas.extraction import Outcome, PartState
-from schemas.failure import Coordinates, FailureClass, Letter, LetterState
+from schemas.failure import Coordinates, FailureClass, Letter, LetterQuery, LetterState
 from schemas.message import IncomingMessage
 from schemas.operator_action import Act
 from schemas.topics import SNAPSHOT_READY, Stage

@@ -1,5 +1,6 @@
 """Going over to another model on a real database: readers never miss what they had."""
 
+import asyncio
 from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
@@ -7,19 +8,23 @@ from datetime import timedelta
 import pytest
 
 from consumers.embedding_wiring import embedding_step, filler
+from consumers.operating import job_desk, job_runner
 from consumers.wiring import Installation, wire
 from pipeline.embedding.ledger import texts_of
 from pipeline.embedding.naming import wake_up
 from pipeline.embedding.ports import Purpose, Refused, Vector
 from pipeline.embedding.reembedding import Reembedder, Report
+from pipeline.embedding.reembedding_job import ReembedWork
 from pipeline.errors import AnswerError
 from pipeline.failing.gating import HeldError
+from pipeline.jobs.desk import JobDesk
 from pipeline.messages import encode
 from pipeline.settings import EmbeddingSettings, Settings
 from pipeline.stores.mongo import Database
 from pipeline.stores.vectors import MongoReembeddings
 from schemas.embedding import EmbeddingState
 from schemas.failure import Coordinates, FailureClass
+from schemas.job import JobState, Reembed, ReembedJob
 from schemas.message import IncomingMessage, OutgoingMessage
 from tests.assertion_builder import START, assertion
 from tests.embedding import HashedEmbedder
@@ -29,6 +34,7 @@ MORE = assertion("Likes coffee.", on=9, subject="p0")
 OLD = HashedEmbedder()
 NEW = "hashed:words:128"
 NOTHING = timedelta(0)
+PATIENCE_SECONDS = 30
 
 
 class Nowhere:
@@ -199,3 +205,53 @@ async def test_with_the_active_model_what_was_given_up_is_tried_again(parts: Ins
 
     assert embedder.asked == [("Likes tea number 1.",)]
     assert await is_whole(parts, OLD.model)
+
+
+async def test_as_a_job_it_is_paused_and_resumed_and_pays_nothing_twice(
+    parts: Installation,
+) -> None:
+    gate, is_waiting = asyncio.Event(), asyncio.Event()
+
+    class Waits(Wider):
+        async def embed(self, texts: Sequence[str], purpose: Purpose) -> list[Vector | Refused]:
+            if len(self.asked) == 2:
+                is_waiting.set()
+                await gate.wait()
+            return await super().embed(texts, purpose)
+
+    embedder, desk = Waits(), job_desk(parts, by="an operator")
+    job = ReembedJob(
+        job_id=desk.name("reembed"),
+        reembed=Reembed(model=NEW),
+        before=OLD.model,
+        by=desk.by,
+        created_at=await desk.now(),
+    )
+    await desk.start(job, project_id=None)
+    work = ReembedWork(reembedder=reembedder(parts, embedder), model=NEW, clock=parts.clock)
+    running = asyncio.create_task(job_runner(parts, {"reembed": work}).run(job.job_id))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await is_waiting.wait()
+        while not (await looked_at(desk, job.job_id)):  # noqa: ASYNC110 (nothing tells)
+            await asyncio.sleep(0.01)
+        await desk.pause(job.job_id)
+        paused = await running
+    gate.set()
+    await desk.resume(job.job_id)
+    ended = await job_runner(parts, {"reembed": work}).run(job.job_id)
+
+    assert paused is not None
+    assert paused.state is JobState.PAUSED
+    assert isinstance(ended, ReembedJob)
+    assert (ended.state, ended.deleted) == (JobState.DONE, 5)
+    asked = [text for call in embedder.asked for text in call]
+    assert sorted(asked) == sorted(f"Likes tea number {n}." for n in range(5))
+    assert await parts.active_model.active() == NEW
+    assert await is_whole(parts, NEW)
+
+
+async def looked_at(desk: JobDesk, job_id: str) -> int:
+    """Return at how many records a job says that it has looked."""
+    job = await desk.read(job_id)
+    assert isinstance(job, ReembedJob)
+    return job.records

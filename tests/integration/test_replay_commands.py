@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.replay import register
+from cli import jobs, replay
 from consumers.extraction_wiring import extraction_step
 from consumers.jobs_app import JobsApp
 from consumers.operating import jobs_app
@@ -38,7 +38,14 @@ def command(settings: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path:
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     asyncio.run(with_parts(talk))
-    return command_of(register, "replay", settings, tmp_path)
+    return command_of(replay.register, "replay", settings, tmp_path)
+
+
+@pytest.fixture
+def job_command(command: Command, settings: dict[str, str], tmp_path: Any) -> Command:
+    """Return what runs a command of jobs beside it."""
+    assert command
+    return command_of(jobs.register, "jobs", settings, tmp_path)
 
 
 async def with_parts(work: Callable[..., Any]) -> None:
@@ -68,13 +75,14 @@ async def jobs_run(parts: Any, broker: Broker) -> None:
     await app.stop()
 
 
-def test_a_replay_from_its_estimate_to_its_report(command: Command) -> None:
+def test_a_replay_from_its_estimate_to_its_report(command: Command, job_command: Command) -> None:
     estimate = told(command("start", "--dry-run", "--json"))
     started = told(command("start", "--force", "--json"))
     asyncio.run(with_parts(jobs_run))
     report = command("report", started["job_id"])
     found = told(command("report", started["job_id"], "--json"))
-    listed = told(command("list", "--json"))["replays"]
+    shown = told(job_command("show", started["job_id"], "--json"))
+    listed = told(job_command("list", "--json"))["jobs"]
 
     assert (estimate["snapshots"], estimate["dry_run"]) == (1, True)
     assert (started["state"], started["begun"]) == ("open", 0)
@@ -89,19 +97,27 @@ def test_a_replay_from_its_estimate_to_its_report(command: Command) -> None:
         "would_lose": 0,
     }
     assert "1 took over: 0 contents added, 0 gone, 1 as they were" in report.stdout
-    assert [one["job_id"] for one in listed] == [started["job_id"]]
+    assert [(one["job_id"], one["kind"]) for one in listed] == [(started["job_id"], "replay")]
+    assert shown == found
 
 
-def test_an_operator_pauses_resumes_and_cancels(command: Command) -> None:
+def test_an_operator_pauses_resumes_and_cancels(command: Command, job_command: Command) -> None:
     job_id = told(command("start", "--user", "ana", "--token-budget", "9", "--json"))["job_id"]
     states = [
-        told(command(*words, "--json"))["state"]
+        told(job_command(*words, "--json"))["state"]
         for words in (("pause", job_id), ("resume", job_id), ("cancel", job_id))
     ]
-    ended, unknown = command("resume", job_id), command("report", "no such replay")
+    ended, unknown = job_command("resume", job_id), command("report", "no such replay")
+    other = job_command("show", "no such job")
+    foreign = job_command("resume", told(command("start", "--json"))["job_id"], "--stop-above", "9")
 
     assert states == ["paused", "open", "cancelled"]
-    for refused, advice in ((ended, "cancelled"), (unknown, "replay list")):
+    for refused, advice in (
+        (ended, "cancelled"),
+        (unknown, "jobs list"),
+        (other, "jobs list"),
+        (foreign, "open"),
+    ):
         assert isinstance(refused.exception, JobError)
         assert advice in str(refused.exception)
 

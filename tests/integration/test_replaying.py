@@ -6,20 +6,21 @@ from typing import Any
 import pytest
 
 from consumers.extraction_wiring import extraction_step
-from consumers.operating import replay_desk, replay_runner
+from consumers.operating import job_runner, replay_desk, replay_work
 from consumers.wiring import Installation
 from pipeline.crash_points import CrashPoint
 from pipeline.errors import AnswerError, JobError
 from pipeline.extracting import settling
+from pipeline.jobs import running as jobs_running
+from pipeline.jobs.running import JobRunner
 from pipeline.letters.grouping import grouped
-from pipeline.ports.letters import LetterQuery
 from pipeline.replaying import running, succession
 from pipeline.replaying.desk import ReplayDesk
 from pipeline.stores.operator_actions import MongoOperatorActions
 from schemas.extraction import Extraction, Outcome
-from schemas.failure import FailureClass, LetterState
+from schemas.failure import FailureClass, LetterQuery, LetterState
 from schemas.identity import ReadScope
-from schemas.job import Job, JobState, Replay, Selection
+from schemas.job import Job, JobState, Replay, ReplayJob, Selection
 from schemas.memory import SemanticContent
 from schemas.operator_action import Act
 from schemas.topics import SNAPSHOT_REPLAY
@@ -54,6 +55,11 @@ def desk(parts: Installation) -> ReplayDesk:
     return replay_desk(parts, by="an operator")
 
 
+def replay_runner(parts: Installation, model: ScriptedModel) -> JobRunner:
+    """Return what runs replays, and nothing else."""
+    return job_runner(parts, {"replay": replay_work(parts, model)})
+
+
 async def live(parts: Installation, broker: Broker, *items: dict[str, Any]) -> Extraction:
     """Have a talk extracted for the first time."""
     await announced(parts, broker, "I live in Porto.", "I like tea.")
@@ -62,7 +68,7 @@ async def live(parts: Installation, broker: Broker, *items: dict[str, Any]) -> E
 
 async def replayed(
     parts: Installation, broker: Broker, model: ScriptedModel, job: Job
-) -> tuple[Job, Extraction | None]:
+) -> tuple[ReplayJob, Extraction | None]:
     """Run a replay to its end, and whatever it sends; return it and the run over the talk."""
     runner = replay_runner(parts, model)
     step = extraction_step(parts, model)
@@ -73,7 +79,7 @@ async def replayed(
                 await step(broker.waiting.popleft())
             await asyncio.sleep(0.01)
         ended = await running_job
-    assert ended is not None
+    assert isinstance(ended, ReplayJob)
     runs = await parts.extractions.of_job(job.job_id)
     return ended, runs[0] if runs else None
 
@@ -256,7 +262,7 @@ class KilledError(BaseException):
     "dies_at",
     [
         (running, CrashPoint.RUN_BEGUN),
-        (running, CrashPoint.JOB_STORED),
+        (jobs_running, CrashPoint.JOB_STORED),
         (succession, CrashPoint.RUN_COMPARED),
         (succession, CrashPoint.RUN_ACTIVATED),
         (succession, CrashPoint.ANSWERS_DROPPED),

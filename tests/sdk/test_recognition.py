@@ -116,6 +116,21 @@ def test_an_edit_is_new_to_another_process_for_a_few_turns_at_most(edited: int, 
     assert len(first.told) <= len(talk) + 3 + BEFORE
 
 
+@given(st.integers(5, 9), st.integers(0, 20))
+def test_a_window_costs_a_process_that_remembers_nothing_a_few_turns_at_most(
+    width: int, forgets: int
+) -> None:
+    """Each of the two that begin in the middle; then its keys are those of the whole history."""
+    talk = [f"{'ua'[place % 2]}{place}" for place in range(40)]
+    store: dict[str, str] = {}
+    processes = [Process(store)] * forgets + [Process(store), Process(store)] * len(talk)
+    for end in range(1, len(talk), 2):
+        processes[end // 2].call(talk[max(0, end - width) : end], talk[end])
+
+    assert set(store.values()) == set(talk)
+    assert len(store) <= len(talk) + 2 * BEFORE
+
+
 def test_branches_of_one_conversation_share_what_they_share() -> None:
     process = Process()
     process.call(["u1"], "a1")

@@ -1,13 +1,28 @@
 """Whose conversation a call belongs to."""
 
+import gc
 import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from openai import OpenAI
 
 import afterturn
 from afterturn import Conversation
-from tests.scripted_endpoint import ScriptedEndpoint, says
-from tests.sdk.talking import MARA, Server, client_of, complete, flushed, said, stored, user
+from tests.scripted_endpoint import ScriptedEndpoint, held, says
+from tests.sdk.talking import (
+    MARA,
+    Server,
+    chat_chunks,
+    client_of,
+    complete,
+    flushed,
+    said,
+    stored,
+    streams,
+    user,
+)
 
 
 def test_a_call_of_nobody_is_not_recorded_and_that_is_said_once(
@@ -61,15 +76,27 @@ def test_the_vendors_client_outlives_its_twin_and_the_twin_its_client(
     server: Server, endpoint: ScriptedEndpoint
 ) -> None:
     """They share connections, and neither closes them while the other is in use."""
-    endpoint.always(says("Hello."))
+
+    def read(client: OpenAI) -> list[object]:
+        return list(complete(client, [user("2")], stream=True))
+
+    gate = threading.Event()
+    reply = streams(*chat_chunks("a", "b"), "[DONE]")
+    endpoint.script(says("Hello."), held(reply, gate), says("Hello."))
     bare = client_of(endpoint)
     with flushed(server) as recorder, afterturn.conversation(**MARA):
         twin = recorder.recorded(bare)
         complete(twin, [user("1")])
-        del twin
-        complete(bare, [user("2")])
+        with ThreadPoolExecutor(1) as pool:
+            stream = pool.submit(read, bare)
+            endpoint.wait_for(2)
+            del twin
+            gc.collect()
+            gate.set()
+            assert len(stream.result()) == 4
         twin = recorder.recorded(bare)
         del bare
+        gc.collect()
         complete(twin, [user("3")])
         twin.close()
 

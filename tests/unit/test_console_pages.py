@@ -24,9 +24,8 @@ from api.console.session import (
 )
 from api.console.troubles import troubles_of
 from pipeline.letters.grouping import Group
-from pipeline.ports.letters import LetterQuery
 from pipeline.stores.figures import Death
-from schemas.failure import FailureClass, LetterState
+from schemas.failure import FailureClass, LetterQuery, LetterState
 from schemas.topics import Stage
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -222,7 +221,7 @@ def group(fingerprint: str, hours_ago: float, letters: int = 1) -> Group:
     )
 
 
-def test_what_stopped_is_told_before_what_failed_and_the_newest_kind_before_the_largest() -> None:
+def test_what_stopped_is_told_before_what_failed_and_the_newest_group_before_the_largest() -> None:
     held: dict[str, Any] = {
         "kind": "breaker",
         "name": "openai:m:crd_1",

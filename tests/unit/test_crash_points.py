@@ -20,6 +20,7 @@ PROTOCOLS = (
     "pipeline/failing/failed_attempts.py",
     "pipeline/extracting/fates.py",
     "pipeline/forgetting/records.py",
+    "pipeline/jobs/running.py",
     "pipeline/letters/desk.py",
     "pipeline/folding/refolding.py",
     "pipeline/replaying/running.py",

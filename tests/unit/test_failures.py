@@ -348,6 +348,7 @@ def test_every_error_of_ours_is_considered() -> None:
             "AccountError",
             "LetterError",
             "JobError",
+            "NotHeldError",
         ),
         *("TooOftenError", "QuotaExceededError"),
     }

@@ -5,7 +5,7 @@ import asyncio
 from pymongo.errors import AutoReconnect
 
 from consumers.jobs_app import JobsApp
-from schemas.job import Job
+from schemas.job import AnyJob, Job
 
 PATIENCE_SECONDS = 10
 
@@ -19,10 +19,10 @@ class SwallowingJobs:
     async def insert(self, job: Job) -> None:
         raise NotImplementedError
 
-    async def get(self, job_id: str) -> Job | None:
+    async def get(self, job_id: str) -> AnyJob | None:
         raise NotImplementedError
 
-    async def all(self) -> list[Job]:
+    async def all(self) -> list[AnyJob]:
         self.asked.set()
         try:
             await asyncio.Event().wait()

@@ -4,10 +4,11 @@ import logging
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Sequence
 from typing import Final
 
-from afterturn.buffering import Buffer, Kept, Session, Shelf, session_of
+from afterturn.buffering import Buffer, Kept, Shelf, session_of
 from afterturn.hearing import heard
 from afterturn.logs import Logs
 from afterturn.parcels import Parcel, answered_at, arguments, asked_at, parcel
@@ -21,6 +22,8 @@ CALLS: Final = 1_000
 """How many calls may wait to be read; reading one takes a few milliseconds."""
 CALLS_BYTES: Final = 64 * 1024 * 1024
 """The same in bytes."""
+REST_SECONDS: Final = 0.02
+"""How long a call is left alone after its end: who waited for the answer goes first."""
 
 _log = logging.getLogger("afterturn")
 
@@ -39,7 +42,7 @@ class Intake:
         self._logs = Logs()
         self._calls: queue.SimpleQueue[Call | threading.Event | None] = queue.SimpleQueue()
         self._waiting_bytes = 0
-        self._cut: set[Session] = set()
+        self._hurry = threading.Event()
         self._thread = threading.Thread(target=self._run, name="afterturn-intake", daemon=True)
         self.dropped = 0
 
@@ -52,7 +55,6 @@ class Intake:
         size = len(call.request) + call.size
         if self._calls.qsize() >= CALLS or self._waiting_bytes + size > CALLS_BYTES:
             self.dropped += 1
-            self._cut.add(session_of(call.conversation))
             return
         self._waiting_bytes += size
         self._calls.put(call)
@@ -61,18 +63,22 @@ class Intake:
         """Wait until all calls are read that were taken; return whether they were in time."""
         read = threading.Event()
         self._calls.put(read)
+        self._hurry.set()
         return read.wait(timeout)
 
     def stop(self, timeout: float) -> None:
         """Read no more than what was taken."""
         self._calls.put(None)
+        self._hurry.set()
         self._thread.join(timeout)
 
     def _run(self) -> None:
         while (given := self._calls.get()) is not None:
             if isinstance(given, threading.Event):
+                self._hurry.clear()
                 given.set()
                 continue
+            self._hurry.wait(max(0.0, given.ended + REST_SECONDS - time.monotonic()))
             self._waiting_bytes -= len(given.request) + given.size
             try:
                 self._read(given)
@@ -86,9 +92,6 @@ class Intake:
             return
         said, answer = both
         session = session_of(call.conversation)
-        if session in self._cut:
-            self._cut.discard(session)
-            self._logs.forget(session)
         turns = [*said.turns, *answer.turns]
         prepared = [self._preparer.prepare(turn) for turn in turns]
         kept = [
@@ -106,7 +109,6 @@ class Intake:
         parcels = self._parcels(call, [(kept[new.index][0], new) for new in news], said, answer)
         if not self._buffer.has_room(parcels):
             self.dropped += len(parcels)
-            self._logs.forget(session)
             _log.warning("no room for turns of a conversation: its next request says them again")
             return
         self._buffer.add(self._shelved(parcels))

@@ -36,7 +36,3 @@ class Logs:
         while self._count > self._remembered and len(self._entries) > 1:
             _, forgotten = self._entries.popitem(last=False)
             self._count -= len(forgotten)
-
-    def forget(self, session: Session) -> None:
-        """Forget a conversation: its next request says all of it anew."""
-        self._count -= len(self._entries.pop(session, []))

@@ -66,9 +66,14 @@ def fresh(
         root: What the vendor keeps and the request only names: then nothing in the request is
             history, and keys alone decide.
     """
-    places = _places(heard, root)
-    matches = {} if root else _matches(log, heard, places, len(heard) - answers)
-    counts = Counter(entry.place for entry in log[: matches.get(0, 0)])
+    asked = heard[: len(heard) - answers]
+    history = max((index + 1 for index, turn in enumerate(asked) if turn.is_answer), default=0)
+    matches = {} if root else _aligned(_digests(log), _digests(heard[:history]))
+    cut_off = log[: matches.get(0, 0)]
+    places = _places([_digest((root.encode("utf-8", "surrogatepass"),)), *_digests(cut_off)], heard)
+    if not root:
+        _add_again(matches, log, places, history)
+    counts = Counter(entry.place for entry in cut_off)
     found: list[Fresh] = []
     for index, (turn, place) in enumerate(zip(heard, places, strict=True)):
         at = matches.get(index)
@@ -81,33 +86,34 @@ def fresh(
     return found
 
 
-def _places(heard: Sequence[Heard], root: str) -> list[bytes]:
-    start = blake2b(root.encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES).digest()
-    digests = [start, *(turn.digest for turn in heard)]
-    return [_digest(digests[max(0, end - BEFORE) : end + 1]) for end in range(1, len(digests))]
+def _places(before: Sequence[bytes], heard: Sequence[Heard]) -> list[bytes]:
+    """Return the digest of each turn and those before it, in the request or cut off from it."""
+    digests = [*before[-BEFORE:], *_digests(heard)]
+    begin = len(digests) - len(heard)
+    return [_digest(digests[max(0, end - BEFORE) : end + 1]) for end in range(begin, len(digests))]
 
 
-def _matches(
-    log: Sequence[Entry], heard: Sequence[Heard], places: Sequence[bytes], asked: int
-) -> dict[int, int]:
-    """Return where in the log turns of a request are, by their index; both grow together.
+def _add_again(
+    matches: dict[int, int], log: Sequence[Entry], places: Sequence[bytes], history: int
+) -> None:
+    """Add to the matches what stands behind the last answer of the history.
 
-    What stands behind the last answer of the history is new, but for a request that is sent
-    again: there a turn matches only what was said after the same, later than all that matched.
+    That is new, but for a request that is sent again: there a turn matches only what was said
+    after the same, later than all that matched.
     """
-    history = max((index + 1 for index in range(asked) if heard[index].is_answer), default=0)
-    matches = _aligned([entry.digest for entry in log], [turn.digest for turn in heard[:history]])
     after = max(matches.values(), default=-1)
-    for index in range(history, len(heard)):
+    for index in range(history, len(places)):
         again = (at for at in range(after + 1, len(log)) if log[at].place == places[index])
         at = next(again, None)
         if at is not None:
             matches[index] = after = at
-    return matches
 
 
 def _aligned(log: Sequence[bytes], said: Sequence[bytes]) -> dict[int, int]:
-    """Return where a history is in the log: at its beginning, at its end, or in pieces."""
+    """Return where in the log turns of a history are, by their index; both grow together.
+
+    It is at the log's beginning, at its end, or in pieces.
+    """
     length = len(said)
     if said == log[:length]:
         return {index: index for index in range(length)}
@@ -122,6 +128,10 @@ def _aligned(log: Sequence[bytes], said: Sequence[bytes]) -> dict[int, int]:
         for step in range(block.size):
             matches[prefix + block.b + step] = prefix + block.a + step
     return matches
+
+
+def _digests(turns: Sequence[Entry] | Sequence[Heard]) -> list[bytes]:
+    return [turn.digest for turn in turns]
 
 
 def _digest(parts: Iterable[bytes]) -> bytes:

@@ -1,0 +1,1 @@
+"""Jobs of operators: who runs one, what operators do with it, whatever kind it is."""
