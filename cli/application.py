@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "memory": ("configuring", "The settings of projects: store, apply, show."),
     "topics": ("checking", "The Kafka topics."),
     "indexes": ("checking", "The MongoDB indexes."),
+    "search-indexes": ("searching", "The indexes of MongoDB's own search, where it has one."),
     "audit": ("checking", "Check the laws on every session and slot."),
     "doctor": ("doctoring", "Look at all that is needed here; say how to mend what is wrong."),
     "status": ("status", "Show what waits, where, since when, and what was set aside."),

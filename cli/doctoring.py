@@ -15,6 +15,7 @@ from cli.failing import MISADDRESSED, message_of, refusal
 from cli.output import Output, counted
 from cli.running import run
 from consumers.deadlines import deadline_problems
+from consumers.reading_wiring import search_indexes
 from pipeline.embedding.checking import mending, not_active, probed
 from pipeline.embedding.choosing import embedder_from, model_name
 from pipeline.errors import BrokerUnavailableError, ConfigurationError
@@ -24,6 +25,7 @@ from pipeline.models.choosing import model_from
 from pipeline.settings import LLMSettings, Settings
 from pipeline.stores.indexes import INDEXES
 from pipeline.stores.mongo import SERVER_NOW_MS, Database, connect, database
+from pipeline.stores.search_server import MongoSearchServer
 from pipeline.stores.vectors import MongoActiveModel
 from producers.topics import check_topics
 
@@ -100,7 +102,11 @@ async def _mongo_answers(settings: Settings, data_dir: Path) -> list[str]:
         # First of all, since each of the commands that follow would wait as long for a server.
         await client.admin.command("ping")
         db = database(client, settings.mongo)
-        return [*await _mongo_problems(db), *await _embedding_problems(db, settings)]
+        return [
+            *await _mongo_problems(db),
+            *await _embedding_problems(db, settings),
+            *await _search_problems(db, settings),
+        ]
     except MISADDRESSED as error:
         return [message_of(error)]
     except OperationFailure as error:
@@ -227,6 +233,26 @@ async def _embedding_problems(db: Database, settings: Settings) -> list[str]:
     except ConfigurationError:
         return []  # the embedder's own finding
     return [] if configured == active else [not_active(active, configured)]
+
+
+async def _search_problems(db: Database, settings: Settings) -> list[str]:
+    """Return what keeps the database from searching by itself, if it is to."""
+    if settings.search.backend != "mongodb":
+        return []
+    server = MongoSearchServer(db)
+    absence = await server.absence()
+    if absence is not None:
+        return [absence]
+    try:
+        wanted = search_indexes(settings)
+    except ConfigurationError:
+        return []  # the embedder's own finding
+    lacking = [
+        f"{index.collection}.{index.name}: {reason}"
+        for index in wanted
+        if (reason := await server.lacks(index.collection, index.name)) is not None
+    ]
+    return [f"{each}: run `./afterturn search-indexes apply`, or wait" for each in lacking]
 
 
 async def _model_problem(llm: LLMSettings) -> str | None:

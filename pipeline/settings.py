@@ -124,6 +124,14 @@ class EmbeddingSettings(_Group):
     """How many texts one request holds at most, and how many records one process works on."""
 
 
+class SearchSettings(_Group):
+    """Who searches what is kept."""
+
+    backend: Literal["plain", "mongodb"] = "plain"
+    """`plain`: indexes in the memory of each process, on any MongoDB. `mongodb`: the database's own
+    `$search` and `$vectorSearch`, where it has them; `search-indexes apply` makes their indexes."""
+
+
 class RerankSettings(_Group):
     """Who puts what was found for a context in order, where a request says `rerank`."""
 
@@ -227,6 +235,7 @@ class Settings(BaseSettings):
     llm: LLMSettings = LLMSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     rerank: RerankSettings = RerankSettings()
+    search: SearchSettings = SearchSettings()
     snapshot: SnapshotSettings = SnapshotSettings()
     extraction: ExtractionSettings = ExtractionSettings()
     retry: RetrySettings = RetrySettings()

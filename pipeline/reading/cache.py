@@ -44,6 +44,8 @@ class Scored:
     """Best first. Of equal scores the newest first."""
     mode: Mode
     """What decided."""
+    error: str | None = None
+    """Why something was left out that the mode asks for: a stable code."""
 
 
 class CachedIndex(ABC):

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import structlog
 
@@ -20,6 +20,7 @@ from pipeline.reading.cache import CachedIndex, IndexCache, Question, Scored
 from pipeline.reading.filters import EVERYTHING, Filter
 from pipeline.reading.index import Hit, Mode
 from pipeline.reading.memories import Memory, key_of
+from pipeline.reading.native import NativeMemories, NativeTurns, SearchServer
 from pipeline.reading.ports import Narrowed, RecordReads, TurnReads
 from pipeline.reading.tracking import Embedded, MemoryIndex, TurnIndex
 from pipeline.reading.wanted import Wanted
@@ -40,6 +41,18 @@ ALL_CURRENT: Final = Wanted()
 log = structlog.get_logger(__name__)
 
 Item = TypeVar("Item", Memory, Turn)
+
+
+class Index(Protocol):
+    """What scores the texts of a scope: an index in memory, or the database itself."""
+
+    async def search(self, question: Question) -> Scored:
+        """Return what answers best.
+
+        Raises:
+            pymongo.errors.PyMongoError: It can't be asked.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +100,7 @@ class Searcher:
         embedder: Embedder | None = None,
         vectors: Vectors | None = None,
         active: ActiveModel | None = None,
+        server: SearchServer | None = None,
         cached_entries: int = CACHED_ENTRIES,
     ) -> None:
         """Make one that has read nothing yet.
@@ -99,6 +113,7 @@ class Searcher:
             embedder: Makes the vectors of queries; none: words decide, whatever is asked for.
             vectors: The vectors of contents.
             active: Which model's vectors are searched; none: the embedder's.
+            server: Searches by itself; none: indexes in memory do.
             cached_entries: How many memories and turns are kept indexed.
         """
         self._records = records
@@ -110,6 +125,7 @@ class Searcher:
         if embedder is not None and vectors is not None:
             self._embedded = Embedded(vectors=vectors, model=embedder.model)
         self._active = active
+        self._server = server
         self._model: str | None = None
         """The active model, as it was last read: with another, vectors may be there anew."""
         self._cache: IndexCache[CachedIndex] = IndexCache(entries=cached_entries)
@@ -197,7 +213,16 @@ class Searcher:
 
         key = (base, tuple(kinds), wanted.needs_history, self._model)
         return await self._search(
-            self._cache.of(key, index),
+            self._cache.of(key, index)
+            if self._server is None
+            else NativeMemories(
+                server=self._server,
+                records=self._records,
+                scope=base,
+                kinds=kinds,
+                history=wanted.needs_history,
+                model=self._searched_model,
+            ),
             _asked(query, mode, limit, among),
             confirmed,
             threshold=threshold,
@@ -236,16 +261,22 @@ class Searcher:
             return TurnIndex(scope=scope, turns=self._turns, embedded=self._embedded)
 
         return await self._search(
-            self._cache.of((scope, "turns", self._model), index),
+            self._cache.of((scope, "turns", self._model), index)
+            if self._server is None
+            else NativeTurns(server=self._server, scope=scope, model=self._searched_model),
             _asked(query, mode, limit, among),
             confirmed,
             threshold=None,
             error=None if mode is Mode.TEXT else query.error,
         )
 
+    @property
+    def _searched_model(self) -> str | None:
+        return self._model or (None if self._embedder is None else self._embedder.model)
+
     async def _search(
         self,
-        index: CachedIndex,
+        index: Index,
         question: Question,
         confirmed: Callable[[Sequence[str]], Awaitable[dict[str, Item]]],
         *,
@@ -270,7 +301,9 @@ class Searcher:
             )
             looked_at.update(hit.key for hit in scored.hits)
             if len(matches) >= limit or len(scored.hits) < asked:
-                return Found(hits=matches[:limit], effective_mode=scored.mode, error=error)
+                return Found(
+                    hits=matches[:limit], effective_mode=scored.mode, error=error or scored.error
+                )
             asked *= _MORE
 
 

@@ -39,6 +39,8 @@ def work(
 ) -> None:
     """Record what was said, then run every role until killed; die at a point if one is named.
 
+    Embedding is one of them where an embedder is set.
+
     Args:
         environment: The settings.
         log_file: Where its log goes.
@@ -59,7 +61,9 @@ def work(
 
 
 async def _work(said: Sequence[Said], *, closes: bool) -> None:
-    async with installation(Settings()) as parts, apps_of(parts, ROLES) as apps:
+    settings = Settings()
+    roles = (*ROLES, "embedding") if settings.embedding.provider != "none" else ROLES
+    async with installation(settings) as parts, apps_of(parts, roles) as apps:
         recording = asyncio.create_task(_record(parts, said, closes=closes))
         await run_until_signal(apps, cap=timedelta(seconds=30), leave=os._exit)
         await recording
