@@ -153,7 +153,7 @@ async def test_the_trail_tells_who_did_what_in_ones_own_project(db: Database) ->
         none = await operator.open("/audit", target=foreign.client_id)
         wrong = await operator.open("/audit", act="nonsense")
 
-        started = shown.index(f"replay.start {made.client_id} rpl_")
+        started = shown.index(f"replay.start {made.client_id} replay_")
         assert started < shown.index(f"login {made.client_id} {made.client_id}")
         assert foreign.client_id not in page.text
         assert "account.create" not in only.partition("Clear")[2]
