@@ -23,6 +23,8 @@ from pipeline.metrics import Metrics, Refusal
 SIGN_IN_PATH: Final = "/api/v1/oauth/token"
 OPEN: Final = frozenset({"/health/live", "/health/ready", SIGN_IN_PATH})
 """What needs no token: it tells nothing of anybody."""
+CONSOLE: Final = "/console"
+"""What has a gate of its own (`api/console/gate.py`), for sessions of browsers."""
 _NEEDS: Final = {"/metrics": Permission.METRICS, "/openapi.json": None}
 """What a path needs that is not of the memory; none: a token of any role."""
 _PROJECTS: Final = "/api/v1/projects/"
@@ -53,7 +55,9 @@ class Access:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse; who asks is in the request's state as `principal`."""
-        if scope["type"] != "http" or scope["path"] in OPEN:
+        path = scope.get("path", "")
+        has_own_gate = path == CONSOLE or path.startswith(f"{CONSOLE}/")
+        if scope["type"] != "http" or path in OPEN or has_own_gate:
             await self._app(scope, receive, send)
             return
         refused = await self._refused(scope)

@@ -11,7 +11,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.access import SIGN_IN_PATH
+from api.access import CONSOLE, SIGN_IN_PATH
 from api.errors import answer, unavailable
 
 WAITING: Final = 256
@@ -22,6 +22,7 @@ BODY_TIME: Final = timedelta(seconds=30)
 """How long a body may take to arrive: who is under way takes room from others."""
 BODY_BYTES: Final = 2 * 1024 * 1024
 """The largest body."""
+_SIGN_IN: Final = (SIGN_IN_PATH, f"{CONSOLE}/login")
 _OPEN: Final = ("/health/", "/metrics")
 """What answers however full it is."""
 
@@ -39,7 +40,7 @@ class Admission:
         if scope["type"] != "http" or scope["path"].startswith(_OPEN):
             await self._app(scope, receive, send)
             return
-        room = scope["path"] == SIGN_IN_PATH
+        room = scope["path"] in _SIGN_IN
         if self._room[room] <= 0:
             full = unavailable("too many requests wait for the database: try again in a moment")
             await full(scope, receive, send)

@@ -16,8 +16,14 @@ import uvicorn
 from pymongo import timeout
 from starlette.types import ASGIApp
 
-from api.access import Gatekeeper, rate_of
+from api.access import CONSOLE, Gatekeeper, rate_of
 from api.app import application
+from api.console.app import console
+from api.console.bulk import Bulk
+from api.console.figures import Figures
+from api.console.pages import Pages
+from api.console.parts import ConsoleParts
+from api.console.session import FORMS_PURPOSE, FormTokens
 from api.hosts import OwnHost
 from api.parts import Parts
 from consumers.reading_wiring import searcher
@@ -188,11 +194,28 @@ async def http_app(
             ping=ping,
         )
         app = application(served)
+        figures, bulk = Figures(parts), Bulk(parts.clock.now)
+        opened.push_async_callback(figures.close)
+        opened.push_async_callback(bulk.close)
+        app.mount(CONSOLE, console(_console(parts, served, figures, bulk)))
         asked = app if settings.http.auth == "on" else OwnHost(app)
         try:
             yield HttpApp(asked, settings.http, stop_within=settings.mongo.timeout + GRACE)
         finally:
             await quota.close()
+
+
+def _console(parts: Installation, served: Parts, figures: Figures, bulk: Bulk) -> ConsoleParts:
+    tokens = FormTokens(parts.ids.derived_key(FORMS_PURPOSE))
+    return ConsoleParts(
+        installation=parts,
+        logins=served.logins,
+        gatekeeper=served.gatekeeper,
+        tokens=tokens,
+        pages=Pages(tokens),
+        figures=figures,
+        bulk=bulk,
+    )
 
 
 def _logins(parts: Installation) -> Logins:

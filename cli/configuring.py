@@ -11,8 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 from cli.connecting import connected
 from cli.environment import DATA_DIR, AsJson, DataDir, option_of, settings_for, who_calls
 from cli.output import Output, counted
-from cli.resuming import held_back
 from cli.running import run
+from consumers.status import held_back
 from consumers.wiring import Installation
 from pipeline.errors import ConfigurationError
 from pipeline.projects.configuring import (

@@ -65,6 +65,8 @@ class Subscription:
     step: Step
     concurrency: int
     is_serial_by_key: bool = False
+    side_by_side: frozenset[str] = frozenset()
+    """Topics whose messages run beside each other all the same."""
     due: DueTimes | None = None
     isolation: Isolation | None = None
     """What its steps run in, if they do."""
@@ -265,6 +267,7 @@ class ConsumerApp:
                 drain_timeout=self._settings.drain_timeout,
                 commit_timeout=self._settings.request_timeout,
                 is_serial_by_key=subscription.is_serial_by_key,
+                side_by_side=subscription.side_by_side,
             ),
             name=subscription.name,
             consumer=partial(self._consumer, subscription.name),
@@ -339,9 +342,10 @@ def embedding_app(
     server_time: ServerTime,
     metrics: Metrics = NO_METRICS,
 ) -> ConsumerApp:
-    """Return what embeds records: changed ones, and from its tiers when due.
+    """Return what embeds records and turns: changed ones, new ones, and from its tiers when due.
 
-    What is told of one record comes one by one; those of many are embedded together.
+    What is told of one record comes one by one; those of many are embedded together. So are the
+    turns of a session, each of which is told of once.
     """
     concurrency = STEPS_PER_PERMIT * settings.embedding.batch
     group = GROUPS[Stage.EMBEDDING]
@@ -351,10 +355,11 @@ def embedding_app(
             Subscription(
                 name="embedding",
                 group=group,
-                topics=(RECORD_CHANGED,),
+                topics=(RECORD_CHANGED, TURN_RECORDED),
                 step=step,
                 concurrency=concurrency,
                 is_serial_by_key=True,
+                side_by_side=frozenset({TURN_RECORDED.name}),
                 isolation=step,
             ),
             retry_subscription(

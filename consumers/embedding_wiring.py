@@ -55,6 +55,7 @@ def embedding_step(parts: Installation, embedder: Embedder) -> EmbeddingStep:
         ),
         dead_letters=parts.dead_letters,
         publisher=parts.publisher,
+        ids=parts.ids,
         server_time=parts.server_time,
         clock=parts.clock,
         new_ticket=lambda: uuid4().hex,

@@ -9,6 +9,7 @@ from uuid import uuid4
 from consumers.extraction_wiring import ReachedTargets, extractors
 from consumers.jobs_app import JobsApp
 from consumers.wiring import Installation
+from pipeline.failing.resuming import SwitchDesk
 from pipeline.letters.desk import LetterDesk
 from pipeline.models.own import OwnModels
 from pipeline.ports.model import Model
@@ -17,6 +18,7 @@ from pipeline.replaying.running import ReplayRunner, Step
 from pipeline.stores.deliveries import MongoDeliveries
 from pipeline.stores.jobs import MongoJobs
 from pipeline.stores.operator_actions import MongoOperatorActions
+from pipeline.stores.switches import MongoBreakers, MongoGuards
 
 
 def letter_desk(parts: Installation, *, by: str) -> LetterDesk:
@@ -59,6 +61,23 @@ def replay_desk(parts: Installation, *, by: str) -> ReplayDesk:
         actions=MongoOperatorActions(parts.database),
         server_time=parts.server_time,
         new_name=lambda: uuid4().hex[:20],
+        by=by,
+    )
+
+
+def switch_desk(parts: Installation, *, by: str) -> SwitchDesk:
+    """Return what lets breakers and guards go on.
+
+    Args:
+        parts: What it shares.
+        by: Who does it, for the audit trail.
+    """
+    return SwitchDesk(
+        breakers=MongoBreakers(parts.database),
+        guards=MongoGuards(parts.database),
+        actions=MongoOperatorActions(parts.database),
+        server_time=parts.server_time,
+        new_name=lambda: uuid4().hex,
         by=by,
     )
 

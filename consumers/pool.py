@@ -54,6 +54,8 @@ class PoolLimits:
     longest_hold: timedelta = LONGEST_HOLD
     is_serial_by_key: bool = False
     """Whether messages of one key run one after another."""
+    side_by_side: frozenset[str] = frozenset()
+    """Topics of which they don't."""
 
 
 @dataclass(eq=False, slots=True)
@@ -263,7 +265,8 @@ class Pool(ConsumerRebalanceListener):
 
     def _begin(self, work: _Work) -> None:
         self._running += 1
-        if self._limits.is_serial_by_key and work.message.key is not None:
+        is_serial = work.message.at.topic not in self._limits.side_by_side
+        if self._limits.is_serial_by_key and is_serial and work.message.key is not None:
             work.lane.busy_keys.add(work.message.key)
         task = asyncio.create_task(self._attempt(work))
         work.lane.tasks.add(task)

@@ -19,6 +19,7 @@ async def recorder(parts: Installation) -> AsyncGenerator[Recorder]:
         publisher=parts.publisher,
         ids=parts.ids,
         clock=parts.clock,
+        to_embed=parts.embeds_turns.wants,
         patience=parts.settings.mongo.timeout,
     )
     try:

@@ -25,6 +25,7 @@ from pipeline.settings import Settings
 from pipeline.stores.assertions import MongoAssertions
 from pipeline.stores.deliveries import MongoDeliveries
 from pipeline.stores.embeddings import MongoEmbeddingLedger
+from pipeline.stores.embeds_turns import MongoEmbedsTurns
 from pipeline.stores.extractions import MongoExtractions
 from pipeline.stores.installation import installation_key
 from pipeline.stores.letters import MongoLetters
@@ -66,6 +67,7 @@ class Installation:
     active_model: MongoActiveModel
     cleaner: Cleaner
     projects: MongoProjects
+    embeds_turns: MongoEmbedsTurns
     letters: MongoLetters
     dead_letters: DeadLetters
     folder: Folder
@@ -112,7 +114,8 @@ async def wire(
     assertions = MongoAssertions(database)
     records = MongoRecords(database, grace=MARK_GRACE * settings.mongo.timeout)
     turns = MongoTurns(database)
-    embeddings = MongoEmbeddingLedger(database)
+    embeds_turns = MongoEmbedsTurns(database)
+    embeddings = MongoEmbeddingLedger(database, embeds_turns)
     vectors = MongoVectors(database)
     cleaner = Cleaner(
         ledger=embeddings,
@@ -142,6 +145,7 @@ async def wire(
         active_model=MongoActiveModel(database),
         cleaner=cleaner,
         projects=MongoProjects(database),
+        embeds_turns=embeds_turns,
         letters=letters,
         dead_letters=dead_letters,
         folder=folder,

@@ -72,11 +72,14 @@ class SessionView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingView:
-    """A record's embedding and its vectors, as they were read."""
+    """The embedding of a record or a turn and its vectors, as they were read."""
 
-    found: Embedded
+    found: Embedded | None
+    """None where it is gone."""
     vectors: dict[str, frozenset[str]]
     """By model, the content hashes of those that are stored."""
+    is_wanted: bool = True
+    """Not of a turn whose project wants none embedded any more."""
 
 
 class AuditReads(Protocol):
@@ -110,8 +113,12 @@ class AuditReads(Protocol):
         """Return what slots may not hold, of those of which anything was forgotten."""
         ...
 
-    async def embedding(self, slot: str) -> EmbeddingView | None:
-        """Return how a record is embedded; the vectors are read before the record."""
+    async def embedding(self, owner_id: str) -> EmbeddingView:
+        """Return how a record or turn is embedded; the vectors are read before it."""
+        ...
+
+    def embedded_turns(self) -> AsyncIterator[str]:
+        """Yield the id of every turn that has vectors, or of which it is known how far it is."""
         ...
 
     async def is_forgetting(self, slot: str) -> bool:
@@ -129,6 +136,8 @@ class AuditReport:
     outcomes: Counter[str] = field(default_factory=Counter[str])
     """Snapshots by outcome; `pending` while there is none."""
     records: int = 0
+    embedded_turns: int = 0
+    """Turns that have vectors or are to have them."""
     violations: list[Violation] = field(default_factory=list[Violation])
 
 
@@ -153,6 +162,9 @@ class Audit:
             report.records += 1
             slots += 1
             progress(sessions, slots)
+        async for turn_id in self._reads.embedded_turns():
+            report.violations.extend(await self._lasting(self._embedding_findings, turn_id))
+            report.embedded_turns += 1
         return report
 
     async def _session(self, session: str, report: AuditReport) -> None:
@@ -234,28 +246,34 @@ class Audit:
         if len(held) < len(assertions) and not await self._reads.is_forgetting(slot):
             finding = f"forgotten assertions are there: {len(assertions) - len(held)}"
             found.add(Violation(law="I8", where=slot, finding=finding))
-        embedding = await self._reads.embedding(slot)
-        if embedding is not None:
-            found |= {
-                Violation(law=law, where=slot, finding=finding)
-                for law, finding in embedding_findings(embedding)
-            }
-        return found
+        return found | await self._embedding_findings(slot)
+
+    async def _embedding_findings(self, owner_id: str) -> set[Violation]:
+        view = await self._reads.embedding(owner_id)
+        return {
+            Violation(law=law, where=owner_id, finding=finding)
+            for law, finding in embedding_findings(view)
+        }
 
 
 def embedding_findings(view: EmbeddingView) -> Iterable[tuple[str, str]]:
-    """Yield law and finding of whatever is wrong with the vectors of a record.
+    """Yield law and finding of whatever is wrong with the vectors of a record or turn.
 
     While its embedding is pending they are in motion.
     """
+    stored = frozenset[str]().union(*view.vectors.values())
+    if view.found is None:
+        if stored:
+            yield "I8", f"vectors of what is gone: {len(stored)}"
+        return
     embedding = view.found.embedding
     if embedding.state is EmbeddingState.PENDING:
         return
-    texts = texts_of(view.found.record).keys()
-    stored = frozenset[str]().union(*view.vectors.values())
+    texts = texts_of(view.found.owner).keys()
     if stored - texts:
-        yield "I8", f"vectors of what the record does not say: {len(stored - texts)}"
-    if embedding.state is EmbeddingState.DEAD or embedding.model is None:
+        named = "record" if isinstance(view.found.owner, Record) else "turn"
+        yield "I8", f"vectors of what the {named} does not say: {len(stored - texts)}"
+    if embedding.state is EmbeddingState.DEAD or embedding.model is None or not view.is_wanted:
         return
     wanting = texts - set(embedding.refused) - view.vectors.get(embedding.model, frozenset())
     if wanting:

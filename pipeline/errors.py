@@ -20,6 +20,7 @@ AfterturnError
 │  └─ QuotaExceededError    a project has stored what it may store in a day
 ├─ AccountError             what can't be done with a service account; it says what can
 ├─ LetterError              what can't be done with a dead letter; it says why and what can
+├─ NotHeldError             nothing of that name is held back; it says so
 ├─ JobError                 what can't be done with a job; it says why and what can
 ├─ PartEndedError           a part of the process ended that must last as long as it
 └─ ConfigurationError       the process must not start like this
@@ -155,6 +156,10 @@ class AccountError(AfterturnError):
 
 class LetterError(AfterturnError):
     """What was asked of a dead letter can't be done; the message says why, and what can."""
+
+
+class NotHeldError(AfterturnError):
+    """Nothing of that name is held back; the message says what to do instead."""
 
 
 class JobError(AfterturnError):

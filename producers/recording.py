@@ -7,7 +7,7 @@ insert, reads again.
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -73,14 +73,29 @@ class Recorder:
         ids: OpaqueIds,
         clock: Clock,
         announcer: Announcer | None = None,
+        to_embed: Callable[[str], Awaitable[bool]] | None = None,
         idle_sessions: int = IDLE_SESSIONS,
         patience: timedelta = PATIENCE,
     ) -> None:
+        """Make one that has recorded nothing yet.
+
+        Args:
+            sessions: The sessions.
+            turns: Their turns.
+            publisher: Where wake-ups go.
+            ids: Makes their ids.
+            clock: When it is.
+            announcer: Sends wake-ups, after the answer.
+            to_embed: Whether turns of a project are to be embedded; it raises nothing. None: no.
+            idle_sessions: Of how many sessions nobody writes to the newest seq is remembered.
+            patience: How long a call waits for those before it in its session.
+        """
         self._sessions = sessions
         self._turns = turns
         self._ids = ids
         self._clock = clock
         self._announcer = announcer or Announcer(publisher)
+        self._to_embed = to_embed
         self._lanes = Lanes(idle=idle_sessions, patience=patience)
 
     async def record(self, identity: object, said: object) -> Turn:
@@ -162,6 +177,7 @@ class Recorder:
         Raises:
             pymongo.errors.PyMongoError: What became of the insert is unknown.
         """
+        to_embed = self._to_embed is not None and await self._to_embed(whose.project_id)
         for lost in range(TRIES):
             state = await self._state(lane, whose)
             if not lane.is_known:
@@ -178,7 +194,7 @@ class Recorder:
             )
             key = self._key(accepted, state.session)
             try:
-                await self._turns.insert(turn, idempotency=key)
+                await self._turns.insert(turn, idempotency=key, to_embed=to_embed)
                 reached(CrashPoint.TURN_INSERTED)
             except DuplicateKeyError as error:
                 lane.forget()

@@ -113,6 +113,8 @@ class Letter(Frozen):
     part: int | None = None
     record_id: str | None = None
     """Of the record that can't be embedded."""
+    turn_id: str | None = None
+    """Of the turn that can't be embedded."""
     model: str | None = None
     """The model that is configured, where one was to be asked."""
     created_at: datetime

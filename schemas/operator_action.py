@@ -25,6 +25,8 @@ class Act(StrEnum):
     LETTER_REDRIVE = "letter.redrive"
     LETTER_DISCARD = "letter.discard"
     LETTER_RESTORE = "letter.restore"
+    BREAKER_RESUME = "breaker.resume"
+    GUARD_RESUME = "guard.resume"
 
 
 class OperatorAction(Frozen):

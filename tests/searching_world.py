@@ -141,6 +141,7 @@ class World:
                     content_hash=content_hash(text),
                     vector=vector,
                     scope=record.scope,
+                    kind=record.kind.value,
                 )
                 for text, vector in zip(texts, found, strict=True)
                 if not isinstance(vector, Refused)

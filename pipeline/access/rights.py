@@ -28,12 +28,16 @@ class Permission(StrEnum):
     """Recording, saving, reading and forgetting for the users of the account's project."""
     METRICS = "metrics"
     """What the process counts, of all projects together."""
+    OPERATE = "operate"
+    """At the console: what waits and what failed, and to put it right; nobody's words."""
+    WORDS = "words"
+    """At the console: what was said in the account's project, and what is remembered of it."""
 
 
 _ALLOWED: Final = {
     Role.AGENT: {Permission.MEMORY},
-    Role.OPERATOR: {Permission.METRICS},
-    Role.ADMIN: {Permission.MEMORY, Permission.METRICS},
+    Role.OPERATOR: {Permission.METRICS, Permission.OPERATE},
+    Role.ADMIN: set(Permission),
 }
 
 

@@ -1,4 +1,4 @@
-"""Deletes the vectors of what a record says no more, at once and whoever embeds it meanwhile."""
+"""Deletes the vectors of what an owner says no more, at once and whoever embeds it meanwhile."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from schemas.embedding import EmbeddingState
 
 
 class Cleaner:
-    """Cleans records, of whatever models they have vectors.
+    """Cleans records and turns, of whatever models they have vectors.
 
     It counts as a writer while it deletes, for what it read may be old by then: who embeds what was
     said meanwhile does not end before it has left.
@@ -38,7 +38,7 @@ class Cleaner:
             before = found.embedding
             is_in = any(writer.name == name for writer in before.writers)
             if is_in:
-                await self._vectors.keep_only(record_id, texts_of(found.record).keys())
+                await self._vectors.keep_only(record_id, texts_of(found.owner).keys())
                 reached(CrashPoint.VECTORS_CLEANED)
                 after = left(before, name)
             else:
@@ -50,14 +50,14 @@ class Cleaner:
             await asyncio.sleep(0)
             found = await self._ledger.get(record_id)
 
-    async def renew(self, record_id: str) -> bool:
-        """Let a record be embedded anew; return whether there is one that was not to be."""
-        while (found := await self._ledger.get(record_id)) is not None:
+    async def renew(self, owner_id: str) -> bool:
+        """Let an owner be embedded anew; return whether there is one that was not to be."""
+        while (found := await self._ledger.get(owner_id)) is not None:
             before = found.embedding
             if before.state is EmbeddingState.PENDING:
                 return False
             now_ms = await self._server_time.now_ms()
-            is_mine = await self._ledger.swap(record_id, before, again(before, now_ms=now_ms))
+            is_mine = await self._ledger.swap(owner_id, before, again(before, now_ms=now_ms))
             reached(CrashPoint.EMBEDDING_RENEWED)
             if is_mine:
                 return True

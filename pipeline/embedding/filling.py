@@ -1,15 +1,18 @@
-"""Gives a record the vectors of its texts, whoever changes it or does the same meanwhile.
+"""Gives a record or a turn the vectors of its texts, whoever changes it or does the same meanwhile.
 
-Who writes says so in the ledger, writes, reads the record again, deletes what is of no text of it
+Who writes says so in the ledger, writes, reads the owner again, deletes what is of no text of it
 any more, and ends where the ledger is still as it was read: else once more. So when an embedding is
-not pending, nobody may write, and the vectors are those of the record's texts, each once; whoever
-dies in between leaves it pending, to be found by an index.
+not pending, nobody may write, and the vectors are those of the owner's texts, each once; whoever
+dies in between leaves it pending, to be found by an index. A turn may be gone when it is read
+again: then all its vectors are deleted. Who dies before that leaves some to the second pass of
+whoever forgot it.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final, Literal
 
 from pipeline.crash_points import CrashPoint, reached
 from pipeline.embedding.ledger import begun, ended, left, texts_of
@@ -17,6 +20,7 @@ from pipeline.embedding.ports import (
     Embedded,
     Embedder,
     EmbeddingLedger,
+    Owner,
     Purpose,
     Refused,
     StoredVector,
@@ -25,14 +29,18 @@ from pipeline.embedding.ports import (
 )
 from pipeline.ports.clocks import ServerTime
 from schemas.embedding import Embedding, EmbeddingState
+from schemas.identity import Scope, Visibility
+from schemas.record import Record
 
+TURN: Final = "turn"
+"""The kind of a turn's vectors."""
 Answered = Callable[[Sequence[Refused]], Awaitable[None]]
 """Told each time the embedder has answered, of what it refused; what it raises ends the filling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """A record as it was read, and which of its texts have no vector yet."""
+    """An owner as it was read, and which of its texts have no vector yet."""
 
     found: Embedded
     missing: dict[str, str]
@@ -40,9 +48,9 @@ class Outlook:
 
 
 class Filler:
-    """Fills records with the vectors of one model.
+    """Fills records and turns with the vectors of one model.
 
-    Concurrency: any number of them, of any models, on the same records.
+    Concurrency: any number of them, of any models, on the same owners.
     """
 
     def __init__(
@@ -58,7 +66,7 @@ class Filler:
         """Bring the parts together.
 
         Args:
-            ledger: How far each record is.
+            ledger: How far each owner is.
             vectors: Where vectors are kept.
             embedder: Who makes them.
             server_time: The clock of the ledger.
@@ -78,26 +86,26 @@ class Filler:
         return self._embedder.model
 
     async def look(self, found: Embedded) -> Outlook:
-        """Return what a record lacks."""
-        texts = texts_of(found.record)
-        record_id = found.record.record_id
-        there = await self._hashes_of(record_id) if texts else frozenset[str]()
+        """Return what an owner lacks."""
+        texts = texts_of(found.owner)
+        there = await self._hashes_of(found.owner_id) if texts else frozenset[str]()
         return Outlook(
             found=found, missing={one: text for one, text in texts.items() if one not in there}
         )
 
     async def fill(
         self, outlook: Outlook, answered: Answered, *, settles: bool = True
-    ) -> Embedding:
-        """Give a record what it lacks, and delete what it has of texts that it has no more.
+    ) -> Embedding | None:
+        """Give an owner what it lacks, and delete what it has of texts that it has no more.
 
         Args:
-            outlook: The record.
+            outlook: The owner.
             answered: Told of each answer.
             settles: Whether its embedding is done then. Else its state stays, whatever it is, and
                 the vectors stand beside those of another model.
 
-        Returns its embedding as it is then: still pending where somebody else may write.
+        Returns its embedding as it is then: still pending where somebody else may write. None where
+        it is gone meanwhile, and so are its vectors.
 
         Raises:
             Exception: What the embedder or `answered` raised; nothing is left begun.
@@ -111,14 +119,17 @@ class Filler:
             if settles and before.state is not EmbeddingState.PENDING:
                 return before
             writing = begun(before, name, now_ms=await self._server_time.now_ms())
-            has_begun = await self._ledger.swap(found.record.record_id, before, writing)
+            has_begun = await self._ledger.swap(found.owner_id, before, writing)
             reached(CrashPoint.EMBEDDING_BEGUN)
             if has_begun:
                 await self._put(outlook, known)
-                done = await self._end(found, name, known, settles=settles)
-                if done is not None:
-                    return done
-            outlook = await self._look_again(found)
+                done = await self._end(found.owner_id, name, known, settles=settles)
+                if done != "more":
+                    return None if done == "gone" else done
+            again = await self._ledger.get(found.owner_id)
+            if again is None:
+                return None
+            outlook = await self.look(again)
             await asyncio.sleep(0)
 
     async def _ask(
@@ -133,15 +144,9 @@ class Filler:
         known.update(zip(asked, answers, strict=True))
 
     async def _put(self, outlook: Outlook, known: dict[str, Vector | Refused]) -> None:
-        record = outlook.found.record
+        found = outlook.found
         made = [
-            StoredVector(
-                owner=record.record_id,
-                model=self.model,
-                content_hash=one,
-                vector=vector,
-                scope=record.scope,
-            )
+            stored_vector(found.owner, self.model, one, vector)
             for one in outlook.missing
             if not isinstance(vector := known[one], Refused)
         ]
@@ -150,20 +155,21 @@ class Filler:
             reached(CrashPoint.VECTORS_PUT)
 
     async def _end(
-        self, began: Embedded, name: str, known: dict[str, Vector | Refused], *, settles: bool
-    ) -> Embedding | None:
-        """Delete what is of no text any more and write no more; none where texts have come."""
-        record_id = began.record.record_id
+        self, owner_id: str, name: str, known: dict[str, Vector | Refused], *, settles: bool
+    ) -> Embedding | Literal["more", "gone"]:
+        """Delete what is of no text any more and write no more; more is to do where texts came."""
         while True:
-            found = await self._read(began)
-            texts = texts_of(found.record)
-            await self._vectors.keep_only(record_id, texts.keys())
+            found = await self._ledger.get(owner_id)
+            texts = {} if found is None else texts_of(found.owner)
+            await self._vectors.keep_only(owner_id, texts.keys())
             reached(CrashPoint.VECTORS_CLEANED)
+            if found is None:
+                return "gone"
             before = found.embedding
             refused = {
                 one: answer.reason for one in texts if isinstance(answer := known.get(one), Refused)
             }
-            there = await self._hashes_of(record_id) if texts else frozenset[str]()
+            there = await self._hashes_of(owner_id) if texts else frozenset[str]()
             is_whole = texts.keys() == there | refused.keys()
             if settles and is_whole and before.state is EmbeddingState.PENDING:
                 after = ended(
@@ -176,18 +182,39 @@ class Filler:
                 )
             else:
                 after = left(before, name)
-            has_ended = await self._ledger.swap(record_id, before, after)
+            has_ended = await self._ledger.swap(owner_id, before, after)
             reached(CrashPoint.EMBEDDING_ENDED)
             if has_ended:
-                return after if is_whole else None
+                return after if is_whole else "more"
             await asyncio.sleep(0)
 
-    async def _hashes_of(self, record_id: str) -> frozenset[str]:
-        return await self._vectors.hashes_of(self.model, record_id)
+    async def _hashes_of(self, owner_id: str) -> frozenset[str]:
+        return await self._vectors.hashes_of(self.model, owner_id)
 
-    async def _look_again(self, found: Embedded) -> Outlook:
-        return await self.look(await self._read(found))
 
-    async def _read(self, found: Embedded) -> Embedded:
-        """Read a record anew; records are never deleted, so it is there."""
-        return await self._ledger.get(found.record.record_id) or found
+def stored_vector(owner: Owner, model: str, content_hash: str, vector: Vector) -> StoredVector:
+    """Return a vector of an owner as it is stored."""
+    if isinstance(owner, Record):
+        return StoredVector(
+            owner=owner.record_id,
+            model=model,
+            content_hash=content_hash,
+            vector=vector,
+            scope=owner.scope,
+            kind=owner.kind.value,
+        )
+    whose = owner.identity
+    return StoredVector(
+        owner=owner.turn_id,
+        model=model,
+        content_hash=content_hash,
+        vector=vector,
+        scope=Scope(
+            project_id=whose.project_id,
+            owner=whose.user_id,
+            visibility=Visibility.PRIVATE,
+            org_id=whose.org_id,
+        ),
+        kind=TURN,
+        session_id=whose.session_id,
+    )

@@ -1,6 +1,6 @@
-"""How a record's embedding goes on: each step as the ledger's next state. Pure.
+"""How an embedding goes on: each step as the ledger's next state. Pure.
 
-Who writes vectors says so first, and takes that back only when it has looked at the record again
+Who writes vectors says so first, and takes that back only when it has looked at the owner again
 and deleted what is of no text any more. So as long as somebody may still write, the embedding stays
 pending; and who died is known by its age.
 """
@@ -8,19 +8,23 @@ pending; and who died is known by its age.
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
-from pipeline.embedding.ports import content_hash
+from pipeline.embedding.ports import Owner, content_hash
 from pipeline.reading.memories import Memory
+from pipeline.reading.spoken import spoken
 from schemas.embedding import Embedding, EmbeddingState, Writer
 from schemas.failure import Attempt
 from schemas.record import Record
 
 
-def texts_of(record: Record) -> dict[str, str]:
-    """Return what is embedded of a record, by content hash: each text that holds words, once.
+def texts_of(owner: Owner) -> dict[str, str]:
+    """Return what is embedded of an owner, by content hash: each text that holds words, once.
 
-    Also what is no longer current: whoever asks for history searches it.
+    Of a record also what is no longer current: whoever asks for history searches it.
     """
-    texts = (Memory(record=record, run=run).text for run in record.runs)
+    if isinstance(owner, Record):
+        texts = [Memory(record=owner, run=run).text for run in owner.runs]
+    else:
+        texts = [spoken(owner)]
     return {content_hash(text): text for text in texts if text.strip()}
 
 
@@ -43,7 +47,7 @@ def ended(
     now_ms: int,
     grace: timedelta,
 ) -> Embedding:
-    """Return the state in which the vectors of a model are those of the record's texts.
+    """Return the state in which the vectors of a model are those of the owner's texts.
 
     While another process may write still it is pending, to be looked at when that must be over.
 

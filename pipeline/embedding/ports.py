@@ -13,6 +13,7 @@ from schemas.embedding import Embedding
 from schemas.failure import FailureClass
 from schemas.identity import Scope
 from schemas.record import Record
+from schemas.turn import Turn
 
 Vector = npt.NDArray[np.float32]
 """Of unit length, so that a dot product is the cosine."""
@@ -56,9 +57,17 @@ class Embedder(Protocol):
         ...
 
 
+Owner = Record | Turn
+"""What has vectors: they are those of its texts."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredVector:
-    """The vector of one text of its owner."""
+    """The vector of one text of its owner.
+
+    Beside the vector it has what never changes of its owner: a database that searches vectors
+    itself has only this to go by.
+    """
 
     owner: str
     """A record's or a turn's id."""
@@ -66,7 +75,11 @@ class StoredVector:
     content_hash: str
     vector: Vector
     scope: Scope
-    """Whose it is: a database that searches vectors itself has only this to go by."""
+    """Whose it is."""
+    kind: str
+    """A record's kind, or `turn`."""
+    session_id: str | None = None
+    """A turn's conversation."""
 
 
 class Vectors(Protocol):
@@ -115,35 +128,61 @@ class ActiveModel(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedded:
-    """A record, and how far its embedding is."""
+    """A record or a turn, and how far its embedding is."""
 
-    record: Record
+    owner: Owner
     embedding: Embedding
+
+    @property
+    def owner_id(self) -> str:
+        """A record's or a turn's id."""
+        return self.owner.record_id if isinstance(self.owner, Record) else self.owner.turn_id
+
+    @property
+    def session(self) -> str:
+        """What it counts as where failures are counted by session: a record is one by itself."""
+        return self.owner.record_id if isinstance(self.owner, Record) else self.owner.session
 
 
 class EmbeddingLedger(Protocol):
-    """How far each record's embedding is. It is kept with the record and changes with it."""
+    """How far the embedding of each owner is. It is kept with the owner and changes with it."""
 
-    async def get(self, record_id: str) -> Embedded | None:
-        """Return one, from the primary; none where nothing was ever to be embedded."""
+    async def get(self, owner_id: str) -> Embedded | None:
+        """Return one, from the primary.
+
+        None where it is gone, or nothing was ever to be embedded; or it is a turn, and its project
+        wants none embedded.
+        """
         ...
 
-    async def swap(self, record_id: str, before: Embedding, after: Embedding) -> bool:
+    async def swap(self, owner_id: str, before: Embedding, after: Embedding) -> bool:
         """Store a state where the one it was made from still stands; return whether it did.
 
-        A change of what the record says counts as a change of its state.
+        A change of what the owner says counts as a change of its state.
         """
         ...
 
     async def due(self, before_ms: int, limit: int) -> list[Embedded]:
-        """Return pending ones that were due before then (server time), the oldest first."""
+        """Return pending ones that were due before then (server time), the oldest first.
+
+        Turns that are pending though their project wants none embedded any more are let go.
+        """
         ...
 
-    async def after(self, record_id: str, limit: int, *, project_id: str | None) -> list[Embedded]:
+    async def after(self, owner_id: str, limit: int, *, project_id: str | None) -> list[Embedded]:
         """Return those whose ids follow one, in the order of ids; of a project where one is named.
 
-        An empty text comes before every id.
+        An empty text comes before every id. Turns are all those of projects that want them
+        embedded, whether that was begun or not.
         """
+        ...
+
+
+class EmbedsTurns(Protocol):
+    """Which projects want their turns embedded (`short_term.embed_on_write`)."""
+
+    async def that_embed_turns(self) -> frozenset[str]:
+        """Return their ids, as they were some seconds ago at most."""
         ...
 
 

@@ -48,9 +48,9 @@ class Report:
     """What was done so far, in this run."""
 
     records: int = 0
-    """Looked at; each once a pass."""
+    """Records and turns that were looked at; each once a pass."""
     embedded: int = 0
-    """Records that got vectors."""
+    """Of them, those that got vectors."""
     refused: int = 0
     """Texts that the model won't take."""
     deleted: int = 0
@@ -79,13 +79,13 @@ class Reembedder:
         """Bring the parts together.
 
         Args:
-            ledger: The records.
+            ledger: The records, and the turns that are embedded.
             vectors: Their vectors.
-            filler: What fills a record with vectors of the model to come.
-            cleaner: What makes a record pending again.
+            filler: What fills an owner with vectors of the model to come.
+            cleaner: What makes an owner pending again.
             active: The pointer.
             reembeddings: Where it is kept how far it is.
-            page: How many records are worked on at a time.
+            page: How many owners are worked on at a time.
             late: How long after the switch somebody may still embed with the model before.
             waits: How long a service that fails is left alone, each time.
         """
@@ -108,7 +108,7 @@ class Reembedder:
         report, cursor = Report(), ""
         while page := await self._ledger.after(cursor, self._page, project_id=project_id):
             await self._worked_on(page, report, settles=False)
-            cursor = page[-1].record.record_id
+            cursor = page[-1].owner_id
             progress(report)
         return report
 
@@ -155,7 +155,7 @@ class Reembedder:
         settles = state.phase == "switched"
         while page := await self._ledger.after(state.cursor, self._page, project_id=None):
             await self._worked_on(page, report, settles=settles)
-            state = state.model_copy(update={"cursor": page[-1].record.record_id})
+            state = state.model_copy(update={"cursor": page[-1].owner_id})
             await self._reembeddings.put(state)
             progress(report)
         return state.model_copy(update={"cursor": ""})
@@ -189,14 +189,13 @@ class Reembedder:
         async def answered(refused: Sequence[Refused]) -> None:
             report.refused += len(refused)
 
-        record_id = found.record.record_id
         embedding = found.embedding
         if settles:
             is_done = embedding.state in (EmbeddingState.EMBEDDED, EmbeddingState.REFUSED)
             if is_done and embedding.model == self._filler.model:
                 return
-            await self._cleaner.renew(record_id)
-            found = await self._ledger.get(record_id) or found
+            await self._cleaner.renew(found.owner_id)
+            found = await self._ledger.get(found.owner_id) or found
         outlook = await self._filler.look(found)
         if not settles and not outlook.missing:
             return

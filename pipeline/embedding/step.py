@@ -1,8 +1,8 @@
-"""What the embedding consumer does with the news that a record changed.
+"""What the embedding consumer does with the news that a record changed or a turn was recorded.
 
-The record's own field `embedding` is the ledger of this stage: what is pending there is found by
-an index, so a message is no more than a reason to look, and may go once the ledger says what is to
-become of the record. Of messages for one record one is live: the ticket tells which.
+The field `embedding` of the record, or of the turn, is the ledger of this stage: what is pending
+there is found by an index, so a message is no more than a reason to look, and may go once the
+ledger says what is to become of it. Of messages for one owner one is live: the ticket tells which.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +14,7 @@ import structlog
 from pipeline.crash_points import CrashPoint, reached
 from pipeline.embedding import ledger as steps
 from pipeline.embedding.filling import Filler, Outlook
+from pipeline.embedding.naming import owner_in, owner_named, subject_of, wake_up
 from pipeline.embedding.ports import ActiveModel, Embedded, EmbeddingLedger, Refused
 from pipeline.errors import BrokerUnavailableError, MessageError
 from pipeline.failing.crash_loops import crash_loop
@@ -21,17 +22,16 @@ from pipeline.failing.dead_letters import DeadLetters
 from pipeline.failing.failures import classify, is_infrastructure
 from pipeline.failing.gating import Gate, HeldError, Passage
 from pipeline.failing.retry import GiveUp, Hold, RetryIn, decide
-from pipeline.folding.refolding import changed_event
+from pipeline.ids import OpaqueIds
 from pipeline.messages import decode, encode, forward
 from pipeline.metrics import NO_METRICS, EmbeddingOutcome, Metrics
 from pipeline.ports.clocks import Clock, ServerTime
 from pipeline.ports.publisher import Publisher
 from pipeline.sweeping import mend_each
 from schemas.embedding import Embedding, EmbeddingState
-from schemas.event import RecordChanged
-from schemas.failure import Attempt, Failure, FailureClass
+from schemas.failure import Attempt, Failure
 from schemas.message import TICKET_HEADER, IncomingMessage
-from schemas.topics import RECORD_CHANGED, RetryTier, Stage
+from schemas.topics import RetryTier, Stage
 
 NOT_ACTIVE: Final = "embedding_model_not_active"
 LOOK_AGAIN_AFTER: Final = timedelta(seconds=10)
@@ -60,6 +60,7 @@ class EmbeddingStep:
         gate: Gate,
         dead_letters: DeadLetters,
         publisher: Publisher,
+        ids: OpaqueIds,
         server_time: ServerTime,
         clock: Clock,
         new_ticket: Callable[[], str],
@@ -73,6 +74,7 @@ class EmbeddingStep:
         self._gate = gate
         self._dead_letters = dead_letters
         self._publisher = publisher
+        self._ids = ids
         self._server_time = server_time
         self._clock = clock
         self._new_ticket = new_ticket
@@ -81,36 +83,33 @@ class EmbeddingStep:
         self._metrics = metrics
 
     async def __call__(self, message: IncomingMessage) -> None:
-        """Bring the embedding of the record that a message names to its end or a recorded wait.
+        """Bring the embedding of what a message names to its end or a recorded wait.
 
         Raises:
             HeldError: The embedder can't be asked now, or is not the one whose vectors count.
             pymongo.errors.PyMongoError: The fate could not be written.
         """
         try:
-            record_id = _record_of(message)
+            owner_id = owner_in(decode(message), self._ids)
         except MessageError as error:
             await self._dead_letters.settle(message, Stage.EMBEDDING, error)
             return
-        while not await self._is_settled(message, record_id):
+        while owner_id is not None and not await self._is_settled(message, owner_id):
             pass
 
     def subject(self, message: IncomingMessage) -> str | None:
-        """Return the record, by the key: every message of it embeds the same texts."""
-        try:
-            return None if message.key is None else message.key.decode()
-        except UnicodeDecodeError:
-            return None
+        """Return what names its owner: every message of that embeds the same texts."""
+        return subject_of(message)
 
     async def bury(self, message: IncomingMessage) -> bool:
-        """Give a record up whose message kills the process, which is not decoded. Idempotent.
+        """Give up what has a message that kills the process, which is not decoded. Idempotent.
 
         Raises:
             pymongo.errors.PyMongoError: The fate could not be written.
         """
-        record_id = self.subject(message)
-        while record_id is not None:
-            found = await self._ledger.get(record_id)
+        owner_id = owner_named(message, self._ids)
+        while owner_id is not None:
+            found = await self._ledger.get(owner_id)
             if found is None:
                 break
             if found.embedding.state is not EmbeddingState.PENDING:
@@ -121,32 +120,32 @@ class EmbeddingStep:
         await self._dead_letters.bury(message, Stage.EMBEDDING)
         return True
 
-    async def _is_settled(self, message: IncomingMessage, record_id: str) -> bool:
+    async def _is_settled(self, message: IncomingMessage, owner_id: str) -> bool:
         """Go through it once; false if somebody changed the ledger meanwhile."""
-        found = await self._ledger.get(record_id)
+        found = await self._ledger.get(owner_id)
         if found is None or found.embedding.state is not EmbeddingState.PENDING:
             self._metrics.duplicate_suppressed("settled")
             return True
         if message.header(TICKET_HEADER) != found.embedding.ticket:
-            log.info("stale_message", record=record_id)
+            log.info("stale_message", owner=owner_id)
             self._metrics.duplicate_suppressed("stale")
             return True
         if await self._active.active() not in (None, self._filler.model):
             raise HeldError(NOT_ACTIVE, LOOK_AGAIN_AFTER)
         outlook = await self._filler.look(found)
         async with self._gate.enter(
-            record_id, asks=bool(outlook.missing), is_replay=False
+            found.session, asks=bool(outlook.missing), is_replay=False
         ) as passage:
             return await self._attempt(message, outlook, passage)
 
     async def _attempt(self, message: IncomingMessage, outlook: Outlook, passage: Passage) -> bool:
-        """Fill the record; whatever goes wrong becomes a recorded fate here, or is raised."""
-        record_id = outlook.found.record.record_id
+        """Fill it; whatever goes wrong becomes a recorded fate here, or is raised."""
+        owner_id = outlook.found.owner_id
 
         async def answered(refused: Sequence[Refused]) -> None:
             await passage.answered()
             for one in refused:
-                await passage.admit_letter(_refusal(one), session=record_id)
+                await passage.admit_letter(_refusal(one), session=outlook.found.session)
 
         try:
             done = await self._filler.fill(outlook, answered)
@@ -156,15 +155,18 @@ class EmbeddingStep:
             if is_infrastructure(error):
                 raise
             return await self._has_fate(message, outlook.found, passage, classify(error))
+        if done is None:
+            log.info("owner_gone", owner=owner_id)
+            return True
         if done.state is EmbeddingState.PENDING:
-            log.info("record_embedded_beside_others", record=record_id)
+            log.info("embedded_beside_others", owner=owner_id)
             return True
         if done.state is EmbeddingState.EMBEDDED:
             await passage.ended_well()
         if done.deaths:
-            letter_id = self._dead_letters.letter_of_record(record_id)
+            letter_id = self._dead_letters.letter_of_owner(owner_id)
             await self._dead_letters.resolve(letter_id, deaths=done.deaths)
-        log.info("record_embedded", record=record_id, state=done.state, reason=done.reason)
+        log.info("embedded", owner=owner_id, state=done.state, reason=done.reason)
         self._metrics.record_embedded(_COUNTED[done.state])
         return True
 
@@ -179,7 +181,7 @@ class EmbeddingStep:
         self._metrics.attempt_failed(failure.failure_class)
         log.warning(
             "attempt_failed",
-            record=found.record.record_id,
+            owner=found.owner_id,
             failure_class=failure.failure_class,
             reason=failure.reason,
             exception=failure.exception,
@@ -204,7 +206,7 @@ class EmbeddingStep:
             case Hold():
                 raise HeldError(failure.reason)
             case GiveUp(failure=last, disposition=disposition):
-                await passage.admit_letter(last, session=found.record.record_id)
+                await passage.admit_letter(last, session=found.session)
                 return await self._is_dead(
                     message,
                     found,
@@ -216,7 +218,7 @@ class EmbeddingStep:
         self, message: IncomingMessage, found: Embedded, tier: RetryTier, attempt: Attempt | None
     ) -> bool:
         """Record that it waits, then send it to its tier; what is not sent the waker sends."""
-        record_id, ticket = found.record.record_id, self._new_ticket()
+        owner_id, ticket = found.owner_id, self._new_ticket()
         now_ms = await self._server_time.now_ms()
         after = steps.waiting(
             found.embedding,
@@ -225,11 +227,11 @@ class EmbeddingStep:
             now_ms=now_ms,
             attempt=attempt,
         )
-        if not await self._ledger.swap(record_id, found.embedding, after):
+        if not await self._ledger.swap(owner_id, found.embedding, after):
             return False
         reached(CrashPoint.EMBEDDING_WAITS)
         failure = attempt.failure if attempt else None
-        log.info("embedding_waits", record=record_id, topic=tier.topic.name)
+        log.info("embedding_waits", owner=owner_id, topic=tier.topic.name)
         try:
             await self._publisher.publish(
                 forward(
@@ -241,7 +243,7 @@ class EmbeddingStep:
                 )
             )
         except BrokerUnavailableError:
-            log.warning("fate_unsent", record=record_id)
+            log.warning("fate_unsent", owner=owner_id)
             return True
         reached(CrashPoint.FATE_PUBLISHED)
         return True
@@ -250,11 +252,10 @@ class EmbeddingStep:
         self, message: IncomingMessage, found: Embedded, attempt: Attempt, *, is_exhausted: bool
     ) -> bool:
         """Set it aside: first the letter, which is the same however often it is written."""
-        record = found.record
         await self._dead_letters.keep(
-            self._dead_letters.of_record(
+            self._dead_letters.of_owner(
                 message,
-                record,
+                found.owner,
                 (*found.embedding.attempts, attempt),
                 deaths=found.embedding.deaths + 1,
                 model=self._filler.model,
@@ -262,7 +263,7 @@ class EmbeddingStep:
             )
         )
         after = steps.dead(found.embedding, attempt.failure.reason, model=self._filler.model)
-        if not await self._ledger.swap(record.record_id, found.embedding, after):
+        if not await self._ledger.swap(found.owner_id, found.embedding, after):
             return False
         reached(CrashPoint.EMBEDDING_DEAD)
         self._metrics.record_embedded("dead")
@@ -270,7 +271,7 @@ class EmbeddingStep:
 
 
 class PendingEmbeddings:
-    """Finds records whose message must have been lost, and sends it again."""
+    """Finds records and turns whose message must have been lost, and sends it again."""
 
     def __init__(
         self,
@@ -300,22 +301,13 @@ class PendingEmbeddings:
         return await mend_each(due, self._wake, sweep="pending_embeddings", metrics=self._metrics)
 
     async def _wake(self, found: Embedded) -> None:
-        event = changed_event(found.record, self._clock.now())
-        await self._publisher.publish(
-            encode(RECORD_CHANGED.name, event, ticket=found.embedding.ticket)
-        )
+        topic, event = wake_up(found.owner, self._clock.now())
+        await self._publisher.publish(encode(topic.name, event, ticket=found.embedding.ticket))
         reached(CrashPoint.EMBEDDING_WOKEN)
         now_ms = await self._server_time.now_ms()
         after: Embedding = steps.awake(found.embedding, now_ms=now_ms)
-        await self._ledger.swap(found.record.record_id, found.embedding, after)
+        await self._ledger.swap(found.owner_id, found.embedding, after)
         reached(CrashPoint.EMBEDDING_POSTPONED)
-
-
-def _record_of(message: IncomingMessage) -> str:
-    event = decode(message)
-    if not isinstance(event, RecordChanged):
-        raise MessageError(FailureClass.UNDECODABLE, "unexpected_type")
-    return event.data.record
 
 
 def _refusal(refused: Refused) -> Failure:

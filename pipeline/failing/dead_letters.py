@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 
 from pipeline.crash_points import CrashPoint, reached
+from pipeline.embedding.ports import Owner
 from pipeline.errors import BrokerUnavailableError, MessageError, MessageTooLargeError
 from pipeline.failing.crash_loops import crash_loop
 from pipeline.failing.failures import action, classify, fingerprint
@@ -149,23 +150,29 @@ class DeadLetters:
             deaths=redrives + 1,
         )
 
-    def of_record(
+    def of_owner(
         self,
         message: IncomingMessage,
-        record: Record,
+        owner: Owner,
         attempts: Sequence[Attempt],
         *,
         deaths: int,
         model: str,
         is_exhausted: bool,
     ) -> Letter:
-        """Return the letter of a record that can't be embedded; nothing is stored yet.
+        """Return the letter of what can't be embedded; nothing is stored yet.
 
-        A record has one, which counts how often it was given up: `deaths`, with this time.
+        A record or turn has one, which counts how often it was given up: `deaths`, with this time.
         """
+        if isinstance(owner, Record):
+            record_id, turn_id, session = owner.record_id, None, None
+            project_id = owner.scope.project_id
+        else:
+            record_id, turn_id, session = None, owner.turn_id, owner.session
+            project_id = owner.identity.project_id
         failure, died_at = attempts[-1].failure, attempts[-1].failed_at
         return Letter(
-            letter_id=self.letter_of_record(record.record_id),
+            letter_id=self.letter_of_owner(record_id or turn_id or ""),
             stage=Stage.EMBEDDING.value,
             failure_class=failure.failure_class,
             reason=failure.reason,
@@ -177,17 +184,19 @@ class DeadLetters:
             key=message.key,
             value=message.value,
             headers=message.headers,
-            project_id=record.scope.project_id,
-            record_id=record.record_id,
+            session=session,
+            project_id=project_id,
+            record_id=record_id,
+            turn_id=turn_id,
             model=model,
             created_at=died_at,
             died_at=died_at if deaths > 1 else None,
             deaths=deaths,
         )
 
-    def letter_of_record(self, record_id: str) -> str:
-        """Return the id of a record's letter, whether it has one or not."""
-        return self._ids.letter(Stage.EMBEDDING, record_id)
+    def letter_of_owner(self, owner_id: str) -> str:
+        """Return the id of a record's or turn's letter, whether it has one or not."""
+        return self._ids.letter(Stage.EMBEDDING, owner_id)
 
     async def keep(self, letter: Letter) -> None:
         """Store a letter, publish it, mark it as sent.

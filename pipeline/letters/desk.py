@@ -14,11 +14,11 @@ import structlog
 
 from pipeline.crash_points import CrashPoint, reached
 from pipeline.embedding.ledger import again
+from pipeline.embedding.naming import subject_of_owner, wake_up
 from pipeline.embedding.ports import EmbeddingLedger
 from pipeline.errors import BrokerUnavailableError, LetterError
 from pipeline.extracting.fates import Fates
 from pipeline.extracting.planning import ready_data, ready_event, turns_of
-from pipeline.folding.refolding import changed_event
 from pipeline.letters.changing import AS_IT_WAS, Change, opened
 from pipeline.messages import EVENT_ID_HEADER, encode, sent_back
 from pipeline.ports.clocks import Clock, ServerTime
@@ -34,7 +34,7 @@ from schemas.extraction import Extraction, NextMessage, Outcome, PartState
 from schemas.failure import Letter, LetterState
 from schemas.message import IncomingMessage
 from schemas.operator_action import Act, OperatorAction
-from schemas.topics import RECORD_CHANGED, SNAPSHOT_READY, Stage
+from schemas.topics import SNAPSHOT_READY, Stage
 from schemas.turn import Turn
 
 log = structlog.get_logger()
@@ -139,8 +139,8 @@ class LetterDesk:
         """
         if letter.extraction_id is not None and letter.part is not None:
             await self._redrive_part(letter, letter.extraction_id, letter.part, change)
-        elif letter.record_id is not None:
-            await self._redrive_record(letter, letter.record_id, change)
+        elif (owner_id := letter.record_id or letter.turn_id) is not None:
+            await self._redrive_embedding(letter, owner_id, change)
         else:
             await self._send_back(letter, change)
         log.info("letter_redriven", letter=letter.letter_id)
@@ -228,15 +228,15 @@ class LetterDesk:
         await self._is_changed(letter, LetterState.DEAD, LetterState.WAITING)
         await self._send(extraction_id)
 
-    async def _redrive_record(self, letter: Letter, record_id: str, change: Change) -> None:
-        """Let a record be embedded again: it is pending, and whoever embeds is woken."""
+    async def _redrive_embedding(self, letter: Letter, owner_id: str, change: Change) -> None:
+        """Let a record or turn be embedded again: it is pending, and whoever embeds is woken."""
         if letter.state is not LetterState.DEAD:
             raise LetterError(f"it is {letter.state} and not dead: look at it again")
         if not change.is_none:
-            raise LetterError("a record is embedded as it is: send it back without a change")
-        found = await self._embeddings.get(record_id)
+            raise LetterError("a text is embedded as it is: send it back without a change")
+        found = await self._embeddings.get(owner_id)
         if found is None:
-            raise LetterError("its record is gone: discard it")
+            raise LetterError("what it is about is gone, or is embedded no more: discard it")
         if found.embedding.state is not EmbeddingState.DEAD:
             # What it says has changed since, or another model was gone over to.
             is_pending = found.embedding.state is EmbeddingState.PENDING
@@ -244,17 +244,17 @@ class LetterDesk:
             await self._change(letter, LetterState.DEAD, ends)
             return
         await self._note(Act.LETTER_REDRIVE, letter)
-        await self._try_anew(letter, record_id)
+        await self._try_anew(letter, subject_of_owner(found.owner))
         pending = again(found.embedding, now_ms=await self._server_time.now_ms())
-        if not await self._embeddings.swap(record_id, found.embedding, pending):
+        if not await self._embeddings.swap(owner_id, found.embedding, pending):
             raise LetterError("something else has just changed it: look at it again")
         reached(CrashPoint.PART_OPENED)
         await self._is_changed(letter, LetterState.DEAD, LetterState.WAITING)
-        event = changed_event(found.record, self._clock.now())
+        topic, event = wake_up(found.owner, self._clock.now())
         try:
-            await self._publisher.publish(encode(RECORD_CHANGED.name, event))
+            await self._publisher.publish(encode(topic.name, event))
         except BrokerUnavailableError:
-            log.warning("fate_unsent", record=record_id)
+            log.warning("fate_unsent", owner=owner_id)
         reached(CrashPoint.MESSAGE_SENT_BACK)
 
     async def _send(self, extraction_id: str) -> None:

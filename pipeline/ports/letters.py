@@ -21,6 +21,8 @@ class LetterQuery:
     fingerprint: str | None = None
     disposition: Literal["content", "exhausted"] | None = None
     project_id: str | None = None
+    projects: tuple[str | None, ...] | None = None
+    """It is of one of these, where none is "of no project"."""
     session: str | None = None
     """The opaque key of one."""
     model: str | None = None

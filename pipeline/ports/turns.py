@@ -86,8 +86,10 @@ class IdempotencyKey:
 class Turns(Protocol):
     """The turns, and which of them are open."""
 
-    async def insert(self, turn: Turn, *, idempotency: IdempotencyKey | None) -> None:
-        """Store it as open.
+    async def insert(
+        self, turn: Turn, *, idempotency: IdempotencyKey | None, to_embed: bool = False
+    ) -> None:
+        """Store it as open, and as pending for its embedding if it is to be embedded.
 
         Raises:
             pymongo.errors.DuplicateKeyError: `keyPattern` names the idempotency key, or else the

@@ -11,6 +11,7 @@ from pipeline.reading.cache import CachedIndex
 from pipeline.reading.index import Entry
 from pipeline.reading.memories import Memory, memories_of
 from pipeline.reading.ports import RecordReads, TurnReads, Version
+from pipeline.reading.spoken import spoken
 from schemas.identity import ReadScope
 from schemas.memory import RecordKind
 from schemas.record import Record, RunState
@@ -215,7 +216,7 @@ def _turn_entry(turn: Turn, vectors: dict[str, Vector]) -> Entry:
         key=turn.turn_id,
         text=turn.content,
         said_at=turn.effective_at,
-        vector=vectors.get(content_hash(turn.content)),
+        vector=vectors.get(content_hash(spoken(turn))),
         thread=turn.session,
         place=turn.seq,
     )

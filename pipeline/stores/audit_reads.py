@@ -10,11 +10,13 @@ from pipeline.extracting.planning import extraction_id
 from pipeline.ports.extractions import Extractions
 from pipeline.ports.records import Assertions, Records
 from pipeline.ports.turns import Sessions, Turns
-from pipeline.stores.embeddings import MongoEmbeddingLedger
+from pipeline.stores.embeddings import TURN_PREFIX, MongoEmbeddingLedger, embedded_turn
+from pipeline.stores.embeds_turns import MongoEmbedsTurns
 from pipeline.stores.mongo import Database, Document
 from pipeline.stores.snapshots import snapshot_from
 from pipeline.stores.tombstones import MongoTombstones
 from schemas.assertion import Assertion
+from schemas.embedding import EmbeddingState
 from schemas.record import Record
 from schemas.tombstone import Bar
 from schemas.turn import Turn
@@ -39,7 +41,8 @@ class MongoAuditReads:
         self._extractions = extractions
         self._assertions = assertions
         self._records = records
-        self._embeddings = MongoEmbeddingLedger(database)
+        self._embeds_turns = MongoEmbedsTurns(database)
+        self._embeddings = MongoEmbeddingLedger(database, self._embeds_turns)
         self._tombstones = MongoTombstones(database)
 
     async def sessions(self) -> AsyncIterator[str]:
@@ -108,17 +111,36 @@ class MongoAuditReads:
         """Return what slots may not hold, of those of which anything was forgotten."""
         return await self._records.bars(slots)
 
-    async def embedding(self, slot: str) -> EmbeddingView | None:
-        """Return how a record is embedded."""
+    async def embedding(self, owner_id: str) -> EmbeddingView:
+        """Return how a record or turn is embedded."""
         vectors: dict[str, set[str]] = {}
         wanted = {"model": True, "content_hash": True}
-        async for document in self._database["vectors"].find({"owner": slot}, wanted):
+        async for document in self._database["vectors"].find({"owner": owner_id}, wanted):
             vectors.setdefault(document["model"], set()).add(document["content_hash"])
-        found = await self._embeddings.get(slot)
-        if found is None:
-            return None
-        frozen = {model: frozenset(hashes) for model, hashes in vectors.items()}
-        return EmbeddingView(found=found, vectors=frozen)
+        by_model = {model: frozenset(hashes) for model, hashes in vectors.items()}
+        if not owner_id.startswith(TURN_PREFIX):
+            found = await self._embeddings.get(owner_id)
+            return EmbeddingView(found=found, vectors=by_model if found else {})
+        turn = await self._database["turns"].find_one({"_id": owner_id})
+        if turn is None:
+            return EmbeddingView(found=None, vectors=by_model)
+        wanting = await self._embeds_turns.that_embed_turns()
+        return EmbeddingView(
+            found=embedded_turn(turn),
+            vectors=by_model,
+            is_wanted=turn["identity"]["project_id"] in wanting,
+        )
+
+    async def embedded_turns(self) -> AsyncIterator[str]:
+        """Yield the id of every turn that has an embedding, then those that only have vectors."""
+        known: set[str] = set()
+        states = {"$in": [state.value for state in EmbeddingState]}
+        async for document in self._database["turns"].find({"embedding.state": states}, {"_id": 1}):
+            known.add(document["_id"])
+            yield document["_id"]
+        async for owner in self._grouped("vectors", "owner"):
+            if owner.startswith(TURN_PREFIX) and owner not in known:
+                yield owner
 
     async def is_forgetting(self, slot: str) -> bool:
         """Return whether something of a slot is being forgotten and may not be removed yet."""

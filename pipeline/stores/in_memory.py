@@ -167,7 +167,7 @@ class MemoryRecords:
         row = self._rows.get(record_id)
         if row is None or row.embedding is None:
             return None
-        return Embedded(record=row.record, embedding=row.embedding)
+        return Embedded(owner=row.record, embedding=row.embedding)
 
     async def swap_embedding(self, record_id: str, before: Embedding, after: Embedding) -> bool:
         """Store a state where the one it was made from still stands."""
@@ -211,9 +211,13 @@ class MemoryEmbeddingLedger:
         return [
             each
             for each in await self._records.all_embedded()
-            if each.record.record_id > record_id
-            and project_id in (None, each.record.scope.project_id)
+            if each.owner_id > record_id and project_id in (None, self._project_of(each))
         ][:limit]
+
+    @staticmethod
+    def _project_of(found: Embedded) -> str:
+        owner = found.owner
+        return (owner.scope if isinstance(owner, Record) else owner.identity).project_id
 
 
 class MemoryVectors:

@@ -19,8 +19,23 @@ INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
             ],
             name="conversations",
         ),
+        IndexModel(
+            [("embedding.state", ASCENDING), ("embedding.due_ms", ASCENDING)],
+            name="embedding",
+            sparse=True,
+        ),
     ),
-    "sessions": (IndexModel([("session", ASCENDING)], name="session", unique=True),),
+    "sessions": (
+        IndexModel([("session", ASCENDING)], name="session", unique=True),
+        IndexModel(
+            [
+                ("identity.project_id", ASCENDING),
+                ("identity.user_id", ASCENDING),
+                ("identity.session_id", ASCENDING),
+            ],
+            name="whose",
+        ),
+    ),
     "snapshots": (
         IndexModel(
             [("session", ASCENDING), ("first_seq", ASCENDING)],
@@ -28,11 +43,18 @@ INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
             unique=True,
         ),
         IndexModel([("wake_at_ms", ASCENDING)], name="wake_at", sparse=True),
+        IndexModel([("created_at", ASCENDING)], name="created"),
     ),
     "extractions": (
         IndexModel([("snapshot_id", ASCENDING)], name="snapshot"),
+        IndexModel([("settled_at", ASCENDING)], name="settled"),
         IndexModel([("unsent_since_ms", ASCENDING)], name="unsent", sparse=True),
         IndexModel([("job_id", ASCENDING)], name="job", sparse=True),
+    ),
+    "project_revisions": (
+        IndexModel(
+            [("settings.short_term.embed_on_write", ASCENDING)], name="embeds_turns", sparse=True
+        ),
     ),
     "assertions": (
         IndexModel([("slot", ASCENDING)], name="slot"),
@@ -79,7 +101,10 @@ INDEXES: Final[dict[str, tuple[IndexModel, ...]]] = {
         IndexModel([("unsent", ASCENDING)], name="unsent", sparse=True),
     ),
     "service_accounts": (IndexModel([("name", ASCENDING)], name="name", unique=True),),
-    "operator_actions": (IndexModel([("target", ASCENDING), ("at", ASCENDING)], name="target_at"),),
+    "operator_actions": (
+        IndexModel([("target", ASCENDING), ("at", ASCENDING)], name="target_at"),
+        IndexModel([("at", ASCENDING)], name="at"),
+    ),
 }
 """By collection. `open`, `dirty`, `unannounced`, `unsent*` and `wake_at_ms` exist only while they
 are true, so that a sparse index over each is exactly the work that is left to do."""

@@ -111,6 +111,11 @@ def _condition(wanted: LetterQuery) -> Document:
     within = {"$gte": wanted.since, "$lt": wanted.until}
     if given := {operator: moment for operator, moment in within.items() if moment is not None}:
         condition["created_at"] = given
+    if wanted.projects is not None:
+        condition["project_id"] = {
+            **condition.get("project_id", {}),
+            "$in": list(wanted.projects),
+        }
     if wanted.deaths is not None:
         condition["deaths"] = {"$gte": wanted.deaths}
     return condition

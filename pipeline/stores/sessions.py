@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from pymongo import ASCENDING
 from pymongo.errors import DuplicateKeyError
 
 from pipeline.ids import OpaqueIds
@@ -39,6 +40,29 @@ class MongoSessions:
         """Return the session of an opaque key, if it is the present incarnation."""
         document = await self._collection.find_one({"session": session})
         return None if document is None else _state(document)
+
+    async def matching(
+        self,
+        project_id: str | None,
+        *,
+        org_id: str | None = None,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        limit: int,
+    ) -> list[SessionState]:
+        """Return sessions of whom is named, by their ids; what is none may be anybody's."""
+        named = {
+            "project_id": project_id,
+            "org_id": org_id,
+            "user_id": user_id,
+            "session_id": session_id,
+        }
+        condition: Document = {
+            f"identity.{name}": {"$eq": value} for name, value in named.items() if value is not None
+        }
+        order = [("identity.user_id", ASCENDING), ("identity.session_id", ASCENDING)]
+        cursor = self._collection.find(condition, sort=order, limit=limit)
+        return [_state(document) async for document in cursor]
 
     async def note_gap(self, session: str, seqs: Sequence[int], now_ms: int) -> None:
         """Remember since when turns are missing; the first note of each stands. Idempotent."""

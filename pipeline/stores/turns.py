@@ -8,9 +8,10 @@ from pymongo.errors import DuplicateKeyError
 
 from pipeline.ports.turns import IdempotencyKey, NewestTurn, OpenSession, OpenTurn
 from pipeline.stores.mongo import Collection, Database, Document
+from schemas.embedding import EmbeddingState
 from schemas.turn import Turn
 
-_BOOKKEEPING: Final = ("_id", "write", "open", "closes", "idempotency", "body")
+_BOOKKEEPING: Final = ("_id", "write", "open", "closes", "idempotency", "body", "embedding")
 _OPEN_TURN: Final[Document] = {
     "_id": 0,
     "seq": 1,
@@ -40,21 +41,26 @@ _BY_SESSION: Final[list[Document]] = [
 class MongoTurns:
     """Port `Turns` on the collection `turns`.
 
-    `open` (the session's key) and `idempotency` exist only where they say something, so that the
-    sparse index over each holds nothing else.
+    `open` (the session's key), `idempotency` and `embedding` (the ledger of
+    `pipeline.stores.embeddings`) exist only where they say something, so that the sparse index over
+    each holds nothing else.
     """
 
     def __init__(self, database: Database) -> None:
         self._collection: Collection = database["turns"]
 
-    async def insert(self, turn: Turn, *, idempotency: IdempotencyKey | None) -> None:
-        """Store it as open.
+    async def insert(
+        self, turn: Turn, *, idempotency: IdempotencyKey | None, to_embed: bool = False
+    ) -> None:
+        """Store it as open, and as pending for its embedding if it is to be embedded.
 
         Raises:
             pymongo.errors.DuplicateKeyError: `keyPattern` names the idempotency key, or else the
                 place is taken.
         """
         document = document_of(turn, idempotency)
+        if to_embed:
+            document["embedding"] = _pending(turn)
         try:
             await self._collection.insert_one(document)
         except DuplicateKeyError:
@@ -138,6 +144,16 @@ def document_of(turn: Turn, idempotency: IdempotencyKey | None) -> Document:
         document["idempotency"] = _idempotency(turn.session, idempotency.key)
         document["body"] = idempotency.body
     return document
+
+
+def _pending(turn: Turn) -> Document:
+    """Return where an embedding begins. Its times are this process's: its clock is near enough."""
+    recorded_ms = int(turn.recorded_at.timestamp() * 1000)
+    return {
+        "state": EmbeddingState.PENDING.value,
+        "since_ms": recorded_ms,
+        "due_ms": recorded_ms,
+    }
 
 
 def _idempotency(session: str, key: str) -> str:

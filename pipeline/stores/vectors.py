@@ -1,7 +1,7 @@
 """The vectors on MongoDB: one document a vector, found by its owner.
 
-`vector` is BSON's own type of packed 32-bit floats and `scope` has the fields a record has, so that
-a server that searches vectors itself can index both as they are.
+`vector` is BSON's own type of packed 32-bit floats, and beside it stands what never changes of the
+owner, so that a server that searches vectors itself can index it as it is.
 """
 
 from collections.abc import Collection as Some
@@ -137,6 +137,8 @@ def _replacement(vector: StoredVector) -> ReplaceOne[Document]:
             "dimension": len(vector.vector),
             "content_hash": vector.content_hash,
             "scope": vector.scope.model_dump(),
+            "kind": vector.kind,
+            **({} if vector.session_id is None else {"session_id": vector.session_id}),
             "vector": _packed(vector.vector),
         },
         upsert=True,

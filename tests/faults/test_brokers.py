@@ -21,11 +21,11 @@ import pytest_asyncio
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, RecordsToDelete
 
-from cli.status import topic_problems
 from compose.processes import free_port
 from compose.real_kafka import KafkaCluster, real_kafka
 from consumers.lag import group_lag
 from consumers.recording_wiring import recorder
+from consumers.status import topic_problems
 from pipeline.settings import KafkaSettings, Settings
 from producers.topics import apply_topics, check_topics
 from schemas.failure import FailureClass

@@ -11,6 +11,7 @@ from agent_engine_sdk_memory._client import MemoryClient
 from api.server import HttpApp, http_app
 from consumers.exporting import PrometheusExporter
 from consumers.wiring import Installation, wire
+from pipeline.ports.publisher import Publisher
 from pipeline.reading.searching import Searcher
 from pipeline.settings import Settings
 from pipeline.stores.indexes import apply_indexes
@@ -62,12 +63,13 @@ async def served(
     *,
     searching: Searcher | None = None,
     rerank: Mapping[str, Any] | None = None,
+    publisher: Publisher | None = None,
     **http: Any,
 ) -> AsyncGenerator[Server]:
     """Serve a database that is empty but for its indexes, with settings of HTTP."""
     await apply_indexes(db)
     settings = Settings.model_validate({"http": {"port": 0, **http}, "rerank": rerank or {}})
-    parts = await wire(settings, db, Silent(), PrometheusExporter())
+    parts = await wire(settings, db, publisher or Silent(), PrometheusExporter())
     async with http_app(parts, searching=searching) as app:
         app.open()
         await app.start()

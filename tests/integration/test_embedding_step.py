@@ -18,20 +18,21 @@ from pipeline.embedding.checking import check_embedder
 from pipeline.embedding.choosing import embedder_from
 from pipeline.embedding.ledger import texts_of
 from pipeline.embedding.ports import Purpose, Refused, Vector, content_hash
-from pipeline.embedding.step import EmbeddingStep, PendingEmbeddings
-from pipeline.errors import AnswerError, BrokerUnavailableError, ConfigurationError
+from pipeline.embedding.step import EmbeddingStep
+from pipeline.errors import AnswerError, ConfigurationError
 from pipeline.failing.gating import HeldError
 from pipeline.ports.letters import LetterQuery
 from pipeline.reading.memories import memories_of
 from pipeline.settings import EmbeddingSettings, Settings
-from pipeline.stores.mongo import Database, MongoServerTime
+from pipeline.stores.mongo import Database
 from schemas.assertion import Assertion
 from schemas.embedding import Embedding, EmbeddingState
 from schemas.failure import Coordinates, FailureClass
-from schemas.message import TICKET_HEADER, IncomingMessage, OutgoingMessage
-from schemas.topics import DEAD, RECORD_CHANGED, RETRY_TIERS, Stage
+from schemas.message import TICKET_HEADER, IncomingMessage
+from schemas.topics import RECORD_CHANGED, RETRY_TIERS, Stage
 from tests.assertion_builder import assertion
 from tests.embedding import HashedEmbedder
+from tests.embedding_world import Broker, FailingEmbedder, LaterTime, delivered, down, pending
 from tests.scripted_endpoint import Json, Reply, ScriptedEndpoint, sends, status
 
 OSLO = assertion("Lives in Oslo.", on=1)
@@ -39,63 +40,6 @@ ROME = assertion("Lives in Rome.", on=2)
 SLOT = OSLO.slot
 SETTINGS = Settings(embedding=EmbeddingSettings(provider="local"))
 TIERS = {tier.topic.name for tier in RETRY_TIERS[Stage.EMBEDDING]}
-
-
-class Broker:
-    """Keeps what is published, to be delivered by hand; while it is up."""
-
-    def __init__(self) -> None:
-        self.is_up = True
-        self.waiting: deque[IncomingMessage] = deque()
-        self.dead: list[OutgoingMessage] = []
-        self.topics: list[str] = []
-
-    async def publish(self, message: OutgoingMessage) -> None:
-        if not self.is_up:
-            raise BrokerUnavailableError("down")
-        self.topics.append(message.topic)
-        if message.topic == DEAD[Stage.EMBEDDING].name:
-            self.dead.append(message)
-            return
-        at = Coordinates(
-            topic=message.topic,
-            partition=0,
-            offset=len(self.topics),
-            timestamp_ms=0,
-            group="g",
-        )
-        self.waiting.append(
-            IncomingMessage(at=at, key=message.key, value=message.value, headers=message.headers)
-        )
-
-
-class LaterTime:
-    """The server's time, moved on by a test."""
-
-    def __init__(self, db: Database) -> None:
-        self._time = MongoServerTime(db)
-        self.later = timedelta(0)
-
-    async def now_ms(self) -> int:
-        return await self._time.now_ms() + self.later // timedelta(milliseconds=1)
-
-
-class FailingEmbedder(HashedEmbedder):
-    """Raises what it is told, then embeds."""
-
-    def __init__(self, *errors: Exception, refusing: Sequence[str] = ()) -> None:
-        super().__init__(refusing=refusing)
-        self.errors = deque(errors)
-
-    async def embed(self, texts: Sequence[str], purpose: Purpose) -> list[Vector | Refused]:
-        if self.errors:
-            self.asked.append(tuple(texts))
-            raise self.errors.popleft()
-        return await super().embed(texts, purpose)
-
-
-def down() -> AnswerError:
-    return AnswerError(FailureClass.UNAVAILABLE, "http_503")
 
 
 @pytest.fixture
@@ -117,15 +61,6 @@ async def said(parts: Installation, *assertions: Assertion) -> None:
     await parts.folder.announce(await parts.folder.assert_all(assertions))
 
 
-async def delivered(step: EmbeddingStep, broker: Broker) -> int:
-    """Deliver what waits until nothing does; return how many messages that were."""
-    count = 0
-    while broker.waiting:
-        await step(broker.waiting.popleft())
-        count += 1
-    return count
-
-
 async def embedding(parts: Installation, slot: str = SLOT) -> Embedding:
     found = await parts.embeddings.get(slot)
     assert found is not None
@@ -142,16 +77,6 @@ async def texts(parts: Installation, slot: str = SLOT, model: str = "hashed:word
         assert np.linalg.norm(vector) == pytest.approx(1)
     assert found.keys() <= known.keys(), "a vector of no text"
     return {known[one] for one in found}
-
-
-def pending(parts: Installation) -> PendingEmbeddings:
-    return PendingEmbeddings(
-        ledger=parts.embeddings,
-        publisher=parts.publisher,
-        server_time=parts.server_time,
-        clock=parts.clock,
-        lost_after=parts.settings.waker.lost_after,
-    )
 
 
 async def woken(parts: Installation, time: LaterTime, step: EmbeddingStep, broker: Broker) -> None:

@@ -9,11 +9,11 @@ import pytest
 from consumers.embedding_wiring import embedding_step, filler
 from consumers.wiring import Installation, wire
 from pipeline.embedding.ledger import texts_of
+from pipeline.embedding.naming import wake_up
 from pipeline.embedding.ports import Purpose, Refused, Vector
 from pipeline.embedding.reembedding import Reembedder, Report
 from pipeline.errors import AnswerError
 from pipeline.failing.gating import HeldError
-from pipeline.folding.refolding import changed_event
 from pipeline.messages import encode
 from pipeline.settings import EmbeddingSettings, Settings
 from pipeline.stores.mongo import Database
@@ -21,7 +21,6 @@ from pipeline.stores.vectors import MongoReembeddings
 from schemas.embedding import EmbeddingState
 from schemas.failure import Coordinates, FailureClass
 from schemas.message import IncomingMessage, OutgoingMessage
-from schemas.topics import RECORD_CHANGED
 from tests.assertion_builder import START, assertion
 from tests.embedding import HashedEmbedder
 
@@ -68,7 +67,8 @@ async def embeds(parts: Installation, embedder: HashedEmbedder) -> None:
     """Deliver the news of every record."""
     step = embedding_step(parts, embedder)
     for found in await parts.embeddings.after("", 100, project_id=None):
-        out = encode(RECORD_CHANGED.name, changed_event(found.record, START))
+        topic, event = wake_up(found.owner, START)
+        out = encode(topic.name, event)
         at = Coordinates(topic=out.topic, partition=0, offset=1, timestamp_ms=0, group="g")
         await step(IncomingMessage(at=at, key=out.key, value=out.value, headers=out.headers))
 
@@ -90,11 +90,9 @@ def reembedder(parts: Installation, embedder: HashedEmbedder, *, waits: int = 0)
 async def is_whole(parts: Installation, model: str) -> bool:
     """Return whether every text of every record has its vector of a model."""
     found = await parts.embeddings.after("", 100, project_id=None)
-    owners = [one.record.record_id for one in found]
+    owners = [one.owner_id for one in found]
     vectors = await parts.vectors.of_owners(model, owners)
-    return all(
-        vectors.get(one.record.record_id, {}).keys() == texts_of(one.record).keys() for one in found
-    )
+    return all(vectors.get(one.owner_id, {}).keys() == texts_of(one.owner).keys() for one in found)
 
 
 def nobody(report: Report) -> None:

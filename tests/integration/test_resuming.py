@@ -7,16 +7,20 @@ from typing import Any
 
 import pytest
 
-from cli.resuming import held_back
+from consumers.operating import switch_desk
+from consumers.status import held_back
 from consumers.wiring import Installation, wire
+from pipeline.errors import NotHeldError
 from pipeline.failing import breaking, guarding
 from pipeline.failing.breaking import Cooldowns, Free, Trial
 from pipeline.failing.resuming import resume_breaker
 from pipeline.settings import Settings
 from pipeline.stores.backlog import read_backlog
 from pipeline.stores.mongo import Database
+from pipeline.stores.operator_actions import MongoOperatorActions
 from pipeline.stores.switches import MongoBreakers, MongoGuards
 from schemas.failure import Failure, FailureClass
+from schemas.operator_action import Act
 from tests.faults.test_outages import Timeline
 from tests.integration.test_command_line import environment, run
 from tests.virtual_time import VirtualTime
@@ -100,3 +104,16 @@ async def test_what_is_held_back_is_shown_with_its_reason_and_resumed_by_its_nam
     now_ms = await parts.server_time.now_ms()
     assert isinstance(breaking.admit(breaker, now_ms=now_ms, wave_ms=1)[0], Trial)
     assert (await MongoGuards(parts.database).get(VERSION)).tripped_at_ms is None
+    trail = MongoOperatorActions(parts.database)
+    acts = [act for name in (TARGET, VERSION, "nonsense") for act in await trail.of_target(name)]
+    assert [act.act for act in acts] == [Act.BREAKER_RESUME, Act.GUARD_RESUME]
+    assert all(act.by.startswith("command line: ") for act in acts)
+
+
+async def test_what_holds_nothing_back_is_not_resumed_and_of_that_nothing_is_noted(
+    parts: Installation,
+) -> None:
+    with pytest.raises(NotHeldError, match="look at it again"):
+        await switch_desk(parts, by="an operator").resume(TARGET)
+
+    assert await MongoOperatorActions(parts.database).of_target(TARGET) == []

@@ -78,7 +78,7 @@ class EmbeddingWorld(World):
         found = run_alone(self.ledger.get(SLOT))
         if found is None or found.embedding.state is EmbeddingState.PENDING:
             return
-        texts = texts_of(found.record).keys() - set(found.embedding.refused)
+        texts = texts_of(found.owner).keys() - set(found.embedding.refused)
         there = {one for _, model, one in self.vectors.stored() if model == self.embedder.model}
         assert there == texts
         of_others = {one for _, model, one in self.vectors.stored() if model == OTHER_MODEL}

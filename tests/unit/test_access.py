@@ -48,8 +48,11 @@ def test_operators_operate_and_read_nobodys_memory() -> None:
     assert allowed == {
         (Role.AGENT, Permission.MEMORY),
         (Role.OPERATOR, Permission.METRICS),
+        (Role.OPERATOR, Permission.OPERATE),
         (Role.ADMIN, Permission.MEMORY),
         (Role.ADMIN, Permission.METRICS),
+        (Role.ADMIN, Permission.OPERATE),
+        (Role.ADMIN, Permission.WORDS),
     }
 
 

@@ -101,7 +101,7 @@ def embedding_of(*stored: str, model: str = "m", **fields: Any) -> list[tuple[st
     )
     embedding = Embedding(state=EmbeddingState.EMBEDDED, model="m")
     view = EmbeddingView(
-        found=Embedded(record=record, embedding=embedding.model_copy(update=fields)),
+        found=Embedded(owner=record, embedding=embedding.model_copy(update=fields)),
         vectors={model: frozenset(content_hash(text) for text in stored)},
     )
     return list(embedding_findings(view))

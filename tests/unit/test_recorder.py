@@ -77,7 +77,10 @@ class Turns:
         self.failures: list[Exception] = []
         self.is_stored_though_it_failed = False
 
-    async def insert(self, turn: Turn, *, idempotency: IdempotencyKey | None) -> None:
+    async def insert(
+        self, turn: Turn, *, idempotency: IdempotencyKey | None, to_embed: bool = False
+    ) -> None:
+        del to_embed
         await asyncio.sleep(0)
         failure = self.failures.pop(0) if self.failures else None
         if failure is not None and not self.is_stored_though_it_failed:

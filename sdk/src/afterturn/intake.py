@@ -4,6 +4,7 @@ import logging
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -21,6 +22,8 @@ CALLS: Final = 1_000
 """How many calls may wait to be read; reading one takes a few milliseconds."""
 CALLS_BYTES: Final = 64 * 1024 * 1024
 """The same in bytes."""
+REST_SECONDS: Final = 0.02
+"""How long a call is left alone after its end: who waited for the answer goes first."""
 
 _log = logging.getLogger("afterturn")
 
@@ -39,6 +42,7 @@ class Intake:
         self._logs = Logs()
         self._calls: queue.SimpleQueue[Call | threading.Event | None] = queue.SimpleQueue()
         self._waiting_bytes = 0
+        self._hurry = threading.Event()
         self._thread = threading.Thread(target=self._run, name="afterturn-intake", daemon=True)
         self.dropped = 0
 
@@ -59,18 +63,22 @@ class Intake:
         """Wait until all calls are read that were taken; return whether they were in time."""
         read = threading.Event()
         self._calls.put(read)
+        self._hurry.set()
         return read.wait(timeout)
 
     def stop(self, timeout: float) -> None:
         """Read no more than what was taken."""
         self._calls.put(None)
+        self._hurry.set()
         self._thread.join(timeout)
 
     def _run(self) -> None:
         while (given := self._calls.get()) is not None:
             if isinstance(given, threading.Event):
+                self._hurry.clear()
                 given.set()
                 continue
+            self._hurry.wait(max(0.0, given.ended + REST_SECONDS - time.monotonic()))
             self._waiting_bytes -= len(given.request) + given.size
             try:
                 self._read(given)
