@@ -4,7 +4,7 @@ Whose a text is, its kind, and where anything narrows a search the ids that may 
 in the operator's own filter: nothing else is ever scored.
 
 Source: MongoDB's manual on `$search` (compound, equals, in, text), `$vectorSearch` and the indexes
-of both. Never run against the real thing here: see docs/adr/0020.
+of both. Never run against the real thing here: see docs/adr/0017.
 """
 
 from collections.abc import Sequence
