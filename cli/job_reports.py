@@ -9,7 +9,7 @@ from cli.output import Output, counted
 from consumers.operating import job_desk, job_runner, redrive_desk, replay_desk
 from consumers.wiring import Installation
 from pipeline.jobs.running import Work
-from schemas.job import Job, JobState, RedriveJob, ReembedJob, ReplayJob
+from schemas.job import Job, JobState, Previewed, PreviewJob, RedriveJob, ReembedJob, ReplayJob
 
 LOOK_EVERY: Final = 1.0
 """Seconds between two looks at a job that somebody else runs."""
@@ -128,14 +128,66 @@ async def tell_reembed(parts: Installation, job: ReembedJob, output: Output) -> 
     return int(job.state is JobState.PAUSED)
 
 
+def preview_progress(job: PreviewJob) -> str:
+    """Return how far a preview is, in a line."""
+    return f"{len(job.previewed)} of {len(job.snapshot_ids)} tried, of {job.snapshots} selected"
+
+
+async def tell_preview(parts: Installation, job: PreviewJob, output: Output) -> int:
+    """Say what a preview found, so far, in ids and numbers; return the exit code."""
+    del parts
+    output.say(f"Preview {job.job_id} is {standing(job)}: {preview_progress(job)}")
+    for one in job.previewed:
+        output.say(f"  {one.snapshot_id}: {one.failure or changes_of(one)}")
+    names = ("added", "gone", "changed_content", "changed_evidence")
+    total: dict[str, int] = {
+        name: sum(len(getattr(one, name)) for one in job.previewed) for name in names
+    }
+    for name in ("kept", "turn_tokens", "prompt_tokens", "completion_tokens"):
+        total[name] = sum(getattr(one, name) for one in job.previewed)
+    total["failed"] = sum(one.failure is not None for one in job.previewed)
+    used = total["prompt_tokens"] + total["completion_tokens"]
+    tried = total["turn_tokens"]
+    estimate = round(used / tried * job.tokens) if tried else None
+    output.say(
+        f"In sum {total['added']} records added, {total['gone']} gone, {total['changed_content']}"
+        f" with other content, {total['changed_evidence']} with other evidence, {total['kept']} as"
+        f" they were; {total['failed']} snapshots failed"
+    )
+    if estimate is not None:
+        output.say(f"{used} tokens were used; the whole would use about {estimate}")
+    output.result(
+        {**told(job), "sum": total, "estimated_tokens": estimate},
+        error=job.reason if job.state is JobState.PAUSED else None,
+    )
+    return int(job.state is JobState.PAUSED)
+
+
+def changes_of(one: Previewed) -> str:
+    """Return what a snapshot would change, in ids of records."""
+    found = [
+        f"{label} {', '.join(ids)}"
+        for label, ids in (
+            ("added", one.added),
+            ("gone", one.gone),
+            ("other content", one.changed_content),
+            ("other evidence", one.changed_evidence),
+        )
+        if ids
+    ]
+    return "; ".join([*found, f"{one.kept} as they were"])
+
+
 PROGRESS: Final[dict[str, Callable[[Any], str]]] = {
     "replay": replay_progress,
+    "preview": preview_progress,
     "redrive": redrive_progress,
     "reembed": reembed_progress,
 }
 """By kind of job: how far it is, in a line."""
 TELL: Final[dict[str, Callable[[Installation, Any, Output], Coroutine[Any, Any, int]]]] = {
     "replay": tell_replay,
+    "preview": tell_preview,
     "redrive": tell_redrive,
     "reembed": tell_reembed,
 }

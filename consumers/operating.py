@@ -23,6 +23,7 @@ from pipeline.letters.redriving import RedriveDesk
 from pipeline.models.own import OwnModels
 from pipeline.ports.model import Model
 from pipeline.replaying.desk import ReplayDesk
+from pipeline.replaying.previewing import PreviewDesk, PreviewWork, Said, tell_nobody
 from pipeline.replaying.running import ReplayWork, Step
 from pipeline.replaying.selecting import Selector
 from pipeline.stores.deliveries import MongoDeliveries
@@ -30,7 +31,7 @@ from pipeline.stores.jobs import MongoJobs
 from pipeline.stores.listings import MongoListings
 from pipeline.stores.operator_actions import MongoOperatorActions
 from pipeline.stores.switches import MongoBreakers, MongoGuards
-from schemas.job import RedriveJob, ReembedJob
+from schemas.job import Previewed, PreviewJob, RedriveJob, ReembedJob
 
 
 def letter_desk(parts: Installation, *, by: str) -> LetterDesk:
@@ -112,6 +113,33 @@ def selector(parts: Installation) -> Selector:
         runs=parts.extractions,
         letters=parts.letters,
         topics=KafkaTopics(parts.settings.kafka),
+    )
+
+
+def preview_desk(parts: Installation, *, by: str) -> PreviewDesk:
+    """Return what starts previews; arguments as for `letter_desk`."""
+    return PreviewDesk(desk=job_desk(parts, by=by), selector=selector(parts), turns=parts.turns)
+
+
+def preview_work(
+    parts: Installation,
+    model: Model,
+    *,
+    own: OwnModels | None = None,
+    tell: Callable[[PreviewJob, Previewed, Said, Said], None] = tell_nobody,
+) -> PreviewWork:
+    """Return the work of previews: here the model is asked; arguments as for `replay_work`."""
+    targets = ReachedTargets(parts, model, own or OwnModels(parts.settings.llm, {}))
+    return PreviewWork(
+        snapshots=parts.snapshots,
+        turns=parts.turns,
+        assertions=parts.assertions,
+        extractors=extractors(parts, targets),
+        folder=parts.folder,
+        ids=parts.ids,
+        clock=parts.clock,
+        settings=parts.settings.extraction,
+        tell=tell,
     )
 
 
@@ -214,6 +242,7 @@ def jobs_app(
     """
     works: dict[str, Work[Any]] = {
         "replay": replay_work(parts, model, own=own),
+        "preview": preview_work(parts, model, own=own),
         "redrive": redrive_work(parts),
     }
     if embedder is not None:

@@ -127,6 +127,33 @@ class Reembed(Frozen):
     """Only build those of this project, and switch nothing."""
 
 
+class Preview(Frozen):
+    """What is tried on a sample, of which nothing counts."""
+
+    selection: Selection
+    sample: int
+    """So many snapshots at most."""
+    seed: int
+    """The same seed draws the same sample of the same snapshots."""
+
+
+class Previewed(Frozen):
+    """What extracting a snapshot again would change, in ids of records: no word of anybody."""
+
+    snapshot_id: str
+    failure: str | None = None
+    """Why there is nothing to compare: a stable code."""
+    added: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    changed_content: tuple[str, ...] = ()
+    changed_evidence: tuple[str, ...] = ()
+    """They say the same, and rest on other words."""
+    kept: int = 0
+    turn_tokens: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
 class JobLease(Frozen):
     """Who runs a job, and until when it is his."""
 
@@ -211,5 +238,20 @@ class ReembedJob(Job):
     """Vectors of other models that are gone."""
 
 
-AnyJob = Annotated[ReplayJob | RedriveJob | ReembedJob, Field(discriminator="kind")]
+class PreviewJob(Job):
+    """A preview, and what it found so far; nothing else of it is stored."""
+
+    kind: Literal["preview"] = "preview"
+    preview: Preview
+    snapshot_ids: tuple[str, ...]
+    """The sample."""
+    snapshots: int
+    """Of the whole selection."""
+    tokens: int
+    """Of the turns of the whole selection."""
+    lost: tuple[Lost, ...] = ()
+    previewed: tuple[Previewed, ...] = ()
+
+
+AnyJob = Annotated[ReplayJob | PreviewJob | RedriveJob | ReembedJob, Field(discriminator="kind")]
 """A job of any kind."""

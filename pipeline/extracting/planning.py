@@ -111,6 +111,21 @@ def turns_of(part: Part, turns: Sequence[Turn]) -> tuple[Turn, ...]:
     )
 
 
+def tail_before(
+    first_seq: int, turns: Sequence[Turn], *, most: int, most_tokens: int
+) -> tuple[Turn, ...]:
+    """Return the tail of the turns before a part, within its bounds in number and tokens."""
+    before = [turn for turn in turns if turn.seq < first_seq]
+    tail: list[Turn] = []
+    tokens = 0
+    for turn in reversed(before[max(0, len(before) - most) :]):
+        tokens += turn.tokens
+        if tokens > most_tokens:
+            break
+        tail.append(turn)
+    return tuple(reversed(tail))
+
+
 def halves(part: Part, turns: Sequence[Turn]) -> tuple[Part, Part] | None:
     """Return two parts that tile this one, cut between turns where their tokens balance best.
 

@@ -27,6 +27,7 @@ from pipeline.extracting.planning import (
     outcome_unasked,
     ready_data,
     run_of,
+    tail_before,
     turns_of,
 )
 from pipeline.extracting.settling import Claimed, Settler
@@ -352,7 +353,12 @@ class ExtractionStep:
         extractor, asked = claimed.extractor, claimed.extraction.parts[part]
         request = ModelRequest(
             turns=turns_of(asked, turns),
-            context=self._context_before(asked.first_seq, turns),
+            context=tail_before(
+                asked.first_seq,
+                turns,
+                most=self._settings.context_turns,
+                most_tokens=self._settings.context_tokens,
+            ),
             kinds=tuple(kind for kind in asked.kinds if kind in extractor.kinds),
             max_tokens=asked.max_tokens,
             instructions=extractor.instructions,
@@ -372,18 +378,6 @@ class ExtractionStep:
             model=reply.model,
             calls=reply.calls,
         )
-
-    def _context_before(self, first_seq: int, turns: Sequence[Turn]) -> tuple[Turn, ...]:
-        """Return the tail of the turns before a part, within its bounds in number and tokens."""
-        before = [turn for turn in turns if turn.seq < first_seq]
-        tail: list[Turn] = []
-        tokens = 0
-        for turn in reversed(before[max(0, len(before) - self._settings.context_turns) :]):
-            tokens += turn.tokens
-            if tokens > self._settings.context_tokens:
-                break
-            tail.append(turn)
-        return tuple(reversed(tail))
 
     async def _store(
         self, claimed: Claimed, part: int, kinds: Sequence[Kind], reply: Reply

@@ -8,7 +8,7 @@ from pipeline.errors import JobError
 from pipeline.ports.clocks import ServerTime
 from pipeline.ports.jobs import Jobs
 from pipeline.ports.operator_actions import OperatorActions
-from schemas.job import AnyJob, JobState, RedriveJob, ReplayJob
+from schemas.job import AnyJob, JobState, PreviewJob, RedriveJob, ReplayJob
 from schemas.operator_action import Act, OperatorAction
 
 SWAPS: Final = 20
@@ -158,6 +158,8 @@ def project_of(job: AnyJob) -> str | None:
     """Return the one project that a job is about; none where it is about several."""
     if isinstance(job, ReplayJob):
         return job.replay.selection.project_id
+    if isinstance(job, PreviewJob):
+        return job.preview.selection.project_id
     if isinstance(job, RedriveJob):
         return job.redrive.letters.project_id
     return job.reembed.project_id

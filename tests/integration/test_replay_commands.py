@@ -9,13 +9,13 @@ import pytest
 from cli import jobs, replay
 from consumers.extraction_wiring import extraction_step
 from consumers.jobs_app import JobsApp
-from consumers.operating import jobs_app
+from consumers.operating import jobs_app, preview_desk
 from consumers.wiring import wire
-from pipeline.errors import JobError
+from pipeline.errors import ConfigurationError, JobError
 from pipeline.settings import Settings
 from pipeline.stores.jobs import MongoJobs
 from pipeline.stores.mongo import connect, database
-from schemas.job import Job, JobState
+from schemas.job import Job, JobState, Preview, Selection
 from tests.integration.commanding import Command, command_of, settings_of, told
 from tests.integration.test_extracting import (
     PATIENCE_SECONDS,
@@ -157,3 +157,23 @@ def test_a_job_that_fails_is_paused_with_its_reason_and_without_words(command: C
         assert not any("words" in reason for reason in runner.given_up.values())
 
     asyncio.run(with_parts(both))
+
+
+def test_a_preview_is_run_by_whoever_runs_jobs_and_read_again(command: Command) -> None:
+    started: dict[str, Any] = {}
+
+    async def previewed(parts: Any, broker: Broker) -> None:
+        wanted = Preview(selection=Selection(), sample=3, seed=1)
+        started["job"] = await preview_desk(parts, by="an operator").start(wanted)
+        await jobs_run(parts, broker)
+
+    asyncio.run(with_parts(previewed))
+    found = told(command("report", started["job"].job_id, "--json"))
+    wordy = command("preview", "--words")
+    slip, lone = command("start", "--from-offset", "3"), command("preview", "--user", "nobody")
+
+    assert (found["state"], found["sum"]["kept"], found["sum"]["added"]) == ("done", 1, 0)
+    assert found["estimated_tokens"] == 2
+    assert isinstance(wordy.exception, ConfigurationError)
+    assert isinstance(slip.exception, JobError)
+    assert isinstance(lone.exception, JobError)
