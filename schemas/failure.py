@@ -131,6 +131,11 @@ class Letter(Frozen):
     """The job that sent it back last."""
 
     @property
+    def owner_id(self) -> str | None:
+        """Of the record or turn that can't be embedded, where it is about one."""
+        return self.record_id or self.turn_id
+
+    @property
     def last_death(self) -> datetime:
         """When it died last."""
         return self.died_at or self.created_at

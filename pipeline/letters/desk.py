@@ -139,7 +139,7 @@ class LetterDesk:
         """
         if letter.extraction_id is not None and letter.part is not None:
             await self._redrive_part(letter, letter.extraction_id, letter.part, change)
-        elif (owner_id := letter.record_id or letter.turn_id) is not None:
+        elif (owner_id := letter.owner_id) is not None:
             await self._redrive_embedding(letter, owner_id, change)
         else:
             await self._send_back(letter, change)

@@ -154,7 +154,7 @@ class RedriveWork:
     async def _finished(self, job: RedriveJob, sending: Sending, hold: Hold) -> RedriveJob:
         """Go on with what was being sent when whoever did it died."""
         letter = await self._desk_for(job.by).read(sending.letter_id)
-        is_message = letter.extraction_id is None and letter.record_id is None
+        is_message = letter.extraction_id is None and letter.owner_id is None
         is_under_way = is_message and letter.state is LetterState.WAITING
         is_dead = letter.state is LetterState.DEAD and letter.deaths == sending.deaths
         if is_dead or is_under_way:

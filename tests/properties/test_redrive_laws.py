@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from pipeline.jobs.running import LEASE, JobRunner
 from pipeline.letters.changing import AS_IT_WAS
 from pipeline.letters.redrive_job import RedriveTally, RedriveWork, tally_of
 from schemas.failure import Letter, LetterQuery, LetterState
-from schemas.job import AnyJob, Change, Job, JobState, Redrive, RedriveJob
+from schemas.job import AnyJob, Change, Job, JobState, Redrive, RedriveJob, Sending
 from tests.properties.test_letter_laws import NOW, letter
 
 RUNS = 200
@@ -208,3 +209,22 @@ def test_cut_off_anywhere_no_letter_is_sent_twice_and_none_is_left_out(
     assert Counter(world.sent) == Counter(dead)
     assert (job.sent, job.refused) == (len(dead), count - len(dead) if by_name else 0)
     assert (tally.died_again, tally.resolved) == (len(dead & dying), len(dead - dying))
+
+
+@pytest.mark.parametrize(
+    "about",
+    [{"extraction_id": "snp_1:0", "part": 0}, {"record_id": "rec_1"}, {"turn_id": "trn_1"}],
+)
+def test_what_was_sent_just_before_its_sender_died_is_counted_and_not_sent_again(
+    about: dict[str, object],
+) -> None:
+    one = letter("1", minute=0).model_copy(update=about)
+    world = World([one], redrive_of([one], 0, by_name=True), set(), set())
+    world.change("1", state=LetterState.WAITING, job_id=JOB)
+    sending = Sending(letter_id="1", deaths=one.deaths)
+    world.job = world.job.model_copy(update={"sending": sending, "passed": 1})
+
+    job, tally = asyncio.run(run(world))
+
+    assert (world.sent, job.sent, job.refused) == ([], 1, 0)
+    assert tally.waiting == 1
