@@ -22,9 +22,10 @@ from consumers.due import DueTimes
 from consumers.health_progress import Watched
 from consumers.isolation import Isolation
 from consumers.parsing import Record, incoming, raw_decoder, total_parser
-from consumers.pool import Pool, PoolLimits
+from consumers.pool import Pool, PoolLimits, SerialBy, key_of
 from consumers.reading import HoldingConsumer
 from consumers.topics_watch import TopicsWatch
+from pipeline.embedding.naming import subject_of
 from pipeline.ending import end
 from pipeline.errors import BrokerUnavailableError, ConfigurationError
 from pipeline.metrics import NO_METRICS, Metrics
@@ -64,9 +65,8 @@ class Subscription:
     topics: tuple[Topic, ...]
     step: Step
     concurrency: int
-    is_serial_by_key: bool = False
-    side_by_side: frozenset[str] = frozenset()
-    """Topics whose messages run beside each other all the same."""
+    serial_by: SerialBy | None = None
+    """As in `PoolLimits`."""
     due: DueTimes | None = None
     isolation: Isolation | None = None
     """What its steps run in, if they do."""
@@ -266,8 +266,7 @@ class ConsumerApp:
                 concurrency=subscription.concurrency,
                 drain_timeout=self._settings.drain_timeout,
                 commit_timeout=self._settings.request_timeout,
-                is_serial_by_key=subscription.is_serial_by_key,
-                side_by_side=subscription.side_by_side,
+                serial_by=subscription.serial_by,
             ),
             name=subscription.name,
             consumer=partial(self._consumer, subscription.name),
@@ -288,7 +287,7 @@ def snapshot_app(settings: Settings, step: Isolation, metrics: Metrics = NO_METR
                 topics=(TURN_RECORDED,),
                 step=step,
                 concurrency=SNAPSHOT_CONCURRENCY,
-                is_serial_by_key=True,
+                serial_by=key_of,
                 isolation=step,
             )
         ],
@@ -344,8 +343,8 @@ def embedding_app(
 ) -> ConsumerApp:
     """Return what embeds records and turns: changed ones, new ones, and from its tiers when due.
 
-    What is told of one record comes one by one; those of many are embedded together. So are the
-    turns of a session, each of which is told of once.
+    What is told of one record or turn comes one by one: a copy that was sent because the first one
+    takes long finds it done, and asks for nothing. Those of many are embedded together.
     """
     concurrency = STEPS_PER_PERMIT * settings.embedding.batch
     group = GROUPS[Stage.EMBEDDING]
@@ -358,8 +357,7 @@ def embedding_app(
                 topics=(RECORD_CHANGED, TURN_RECORDED),
                 step=step,
                 concurrency=concurrency,
-                is_serial_by_key=True,
-                side_by_side=frozenset({TURN_RECORDED.name}),
+                serial_by=subject_of,
                 isolation=step,
             ),
             retry_subscription(

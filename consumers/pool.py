@@ -10,7 +10,7 @@ What is read goes to a pool at once, so that the loop that reads is always readi
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -37,7 +37,15 @@ RESTING_AHEAD: Final = 100
 CANCEL_TIMEOUT: Final = timedelta(seconds=5)
 """How long work that was cancelled may take to give back what it holds."""
 
+SerialBy = Callable[[IncomingMessage], Hashable | None]
+"""Names what a message may not share with another that runs; none: it may run beside any."""
+
 log = structlog.get_logger(__name__)
+
+
+def key_of(message: IncomingMessage) -> bytes | None:
+    """Return a message's key, so that those of one key run one after another."""
+    return message.key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +60,8 @@ class PoolLimits:
     commit_interval: timedelta = COMMIT_INTERVAL
     first_hold: timedelta = FIRST_HOLD
     longest_hold: timedelta = LONGEST_HOLD
-    is_serial_by_key: bool = False
-    """Whether messages of one key run one after another."""
-    side_by_side: frozenset[str] = frozenset()
-    """Topics of which they don't."""
+    serial_by: SerialBy | None = None
+    """Messages of a partition for which it returns the same run one after another."""
 
 
 @dataclass(eq=False, slots=True)
@@ -69,7 +75,8 @@ class _Lane:
     """Attempts that run."""
     delays: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     """Waits until something is due."""
-    busy_keys: set[bytes] = field(default_factory=set[bytes])
+    busy: set[Hashable] = field(default_factory=set[Hashable])
+    """What runs, by what only one may have."""
     is_unreadable: bool = False
     """Its next record can't be read; after a while it is tried again."""
     is_broken: bool = False
@@ -97,6 +104,8 @@ class _Work:
 
     lane: _Lane
     message: IncomingMessage
+    alone_of: Hashable | None
+    """What no other may run with; none: any may run beside it."""
     is_due: bool = True
     is_resting: bool = False
     """It is known not to be due yet."""
@@ -173,7 +182,8 @@ class Pool(ConsumerRebalanceListener):
             lane = self._begun_anew(lane, message)
         if not lane.progress.watermark.register(message.at.offset):
             return
-        work = _Work(lane, message)
+        by = self._limits.serial_by
+        work = _Work(lane, message, None if by is None else by(message))
         lane.waiting.append(work)
         if self._due is not None:
             self._delay(work, self._due)
@@ -259,15 +269,14 @@ class Pool(ConsumerRebalanceListener):
 
     def _first_ready(self, lane: _Lane) -> _Work | None:
         for work in lane.waiting:
-            if work.is_due and (work.message.key is None or work.message.key not in lane.busy_keys):
+            if work.is_due and (work.alone_of is None or work.alone_of not in lane.busy):
                 return work
         return None
 
     def _begin(self, work: _Work) -> None:
         self._running += 1
-        is_serial = work.message.at.topic not in self._limits.side_by_side
-        if self._limits.is_serial_by_key and is_serial and work.message.key is not None:
-            work.lane.busy_keys.add(work.message.key)
+        if work.alone_of is not None:
+            work.lane.busy.add(work.alone_of)
         task = asyncio.create_task(self._attempt(work))
         work.lane.tasks.add(task)
         task.add_done_callback(lambda ended: self._attempt_ended(work, ended))
@@ -283,8 +292,8 @@ class Pool(ConsumerRebalanceListener):
     def _attempt_ended(self, work: _Work, task: asyncio.Task[None]) -> None:
         self._running -= 1
         work.lane.tasks.discard(task)
-        if work.message.key is not None and work not in work.lane.held:
-            work.lane.busy_keys.discard(work.message.key)
+        if work.alone_of is not None and work not in work.lane.held:
+            work.lane.busy.discard(work.alone_of)
         self._turn()
 
     def _complete(self, work: _Work) -> None:

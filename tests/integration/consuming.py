@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from consumers.apps import ConsumerApp, Subscription
 from consumers.due import DueTimes
+from consumers.pool import SerialBy
 from pipeline.ports.step import Step
 from pipeline.settings import KafkaSettings
 from schemas.message import IncomingMessage
@@ -94,7 +95,7 @@ async def consuming(
     group: str,
     *,
     concurrency: int = 4,
-    is_serial_by_key: bool = False,
+    serial_by: SerialBy | None = None,
     due: DueTimes | None = None,
 ) -> AsyncGenerator[ConsumerApp]:
     """Run an app with one subscription, named `main`."""
@@ -107,7 +108,7 @@ async def consuming(
                 topics=tuple(topics),
                 step=step,
                 concurrency=concurrency,
-                is_serial_by_key=is_serial_by_key,
+                serial_by=serial_by,
                 due=due,
             )
         ],

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from compose.embedded import embedded_kafka
 from consumers.apps import ConsumerApp, Subscription
 from consumers.lag import group_lag
+from consumers.pool import key_of
 from pipeline.errors import ConfigurationError
 from schemas.message import Headers, IncomingMessage
 from schemas.topics import Topic
@@ -243,7 +244,7 @@ async def test_messages_of_one_key_run_one_by_one(bootstrap_servers: str) -> Non
     for key in (b"a", b"a", b"b"):
         await append(bootstrap_servers, topic, [b"v"], key=key)
     settings = kafka_settings(bootstrap_servers)
-    async with consuming(settings, step, declared(topic), group, is_serial_by_key=True):
+    async with consuming(settings, step, declared(topic), group, serial_by=key_of):
         await told.until_done(3)
 
     assert [what for what, key in order if key == b"a"] == ["begin", "end", "begin", "end"]

@@ -24,8 +24,10 @@ async def _serving(uri: str) -> AsyncGenerator[tuple[str, str]]:
         async with served(database(client, settings)) as running:
             yield running.url, settings.database
     finally:
-        await client.drop_database(settings.database)
         await client.close()
+        # By a connection of its own: those of the server may have been idle for too long by now.
+        async with connect(settings) as fresh:
+            await fresh.drop_database(settings.database)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from aiokafka.errors import CommitFailedError
 from structlog.testing import capture_logs
 
 from consumers.due import DueTimes
-from consumers.pool import RESTING_AHEAD, Pool, PoolLimits
+from consumers.pool import RESTING_AHEAD, Pool, PoolLimits, SerialBy
 from schemas.failure import Coordinates
 from schemas.message import IncomingMessage
 from schemas.topics import RetryTier, Topic
@@ -87,6 +87,7 @@ async def pooled(
     first_hold: timedelta = NEVER,
     longest_hold: timedelta = NEVER,
     due: DueTimes | None = None,
+    serial_by: SerialBy | None = None,
 ) -> AsyncGenerator[Pool]:
     """Run a pool that has both partitions."""
     limits = PoolLimits(
@@ -96,6 +97,7 @@ async def pooled(
         commit_interval=timedelta(milliseconds=1),
         first_hold=first_hold,
         longest_hold=longest_hold,
+        serial_by=serial_by,
     )
     pool = Pool(step, limits, name="pool", consumer=lambda: consumer, due=due)
     pool.start()
@@ -415,3 +417,22 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110 (a commit comes by a timer)
             await asyncio.sleep(0.001)
+
+
+async def test_a_copy_waits_for_what_it_is_a_copy_of_and_its_neighbours_do_not() -> None:
+    """As the turns of a session are embedded: one that takes long may be told of again."""
+    said = {0: "one", 1: "one", 2: "two", 3: None, 4: None}
+    consumer, step = Consumer(), Gated()
+    async with pooled(
+        consumer, step, concurrency=5, serial_by=lambda message: said[message.at.offset]
+    ) as pool:
+        for offset in said:
+            pool.submit(message(0, offset))
+        await turns()
+        beside = step.begun[:]
+        await step.end(0, 0)
+
+        assert beside == [(0, 0), (0, 2), (0, 3), (0, 4)]
+        assert step.begun[4:] == [(0, 1)]
+        for place in ((0, 1), (0, 2), (0, 3), (0, 4)):
+            await step.end(*place)
