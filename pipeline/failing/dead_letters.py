@@ -6,7 +6,7 @@ index and sent again.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import structlog
 
@@ -123,32 +123,24 @@ class DeadLetters:
         is_exhausted: bool,
     ) -> Letter:
         """Return the letter of a part of an extraction; nothing is stored yet."""
-        failure, died_at = attempts[-1].failure, attempts[-1].failed_at
         extraction = subject.extraction
-        redrives = extraction.parts[subject.part].redrives
-        return Letter(
+        death = _death(
+            message,
+            attempts,
             letter_id=self._ids.letter(extraction.extraction_id, subject.part),
-            stage="extraction",
-            failure_class=failure.failure_class,
-            reason=failure.reason,
-            disposition="exhausted" if is_exhausted else "content",
-            fingerprint=fingerprint(failure),
-            action=action(failure),
-            attempts=tuple(attempts),
-            original=message.at,
-            key=message.key,
-            value=message.value,
-            headers=message.headers,
-            session=extraction.session,
-            project_id=subject.project_id,
-            snapshot_id=extraction.snapshot_id,
-            extraction_id=extraction.extraction_id,
-            part=subject.part,
-            model=subject.model,
-            created_at=died_at,
-            died_at=died_at if redrives else None,
-            deaths=redrives + 1,
+            stage=Stage.EXTRACTION,
+            deaths=extraction.parts[subject.part].redrives + 1,
+            is_exhausted=is_exhausted,
         )
+        about = {
+            "session": extraction.session,
+            "project_id": subject.project_id,
+            "snapshot_id": extraction.snapshot_id,
+            "extraction_id": extraction.extraction_id,
+            "part": subject.part,
+            "model": subject.model,
+        }
+        return death.model_copy(update=about)
 
     def of_owner(
         self,
@@ -165,34 +157,21 @@ class DeadLetters:
         A record or turn has one, which counts how often it was given up: `deaths`, with this time.
         """
         if isinstance(owner, Record):
-            record_id, turn_id, session = owner.record_id, None, None
-            project_id = owner.scope.project_id
+            owner_id = owner.record_id
+            about = {"record_id": owner_id, "project_id": owner.scope.project_id}
         else:
-            record_id, turn_id, session = None, owner.turn_id, owner.session
+            owner_id = owner.turn_id
             project_id = owner.identity.project_id
-        failure, died_at = attempts[-1].failure, attempts[-1].failed_at
-        return Letter(
-            letter_id=self.letter_of_owner(record_id or turn_id or ""),
-            stage=Stage.EMBEDDING.value,
-            failure_class=failure.failure_class,
-            reason=failure.reason,
-            disposition="exhausted" if is_exhausted else "content",
-            fingerprint=fingerprint(failure),
-            action=action(failure),
-            attempts=tuple(attempts),
-            original=message.at,
-            key=message.key,
-            value=message.value,
-            headers=message.headers,
-            session=session,
-            project_id=project_id,
-            record_id=record_id,
-            turn_id=turn_id,
-            model=model,
-            created_at=died_at,
-            died_at=died_at if deaths > 1 else None,
+            about = {"turn_id": owner_id, "project_id": project_id, "session": owner.session}
+        death = _death(
+            message,
+            attempts,
+            letter_id=self.letter_of_owner(owner_id),
+            stage=Stage.EMBEDDING,
             deaths=deaths,
+            is_exhausted=is_exhausted,
         )
+        return death.model_copy(update={**about, "model": model})
 
     def letter_of_owner(self, owner_id: str) -> str:
         """Return the id of a record's or turn's letter, whether it has one or not."""
@@ -265,3 +244,33 @@ class DeadLetters:
             reached(CrashPoint.LETTER_PUBLISHED)
         await self._letters.mark_sent(letter.letter_id)
         reached(CrashPoint.LETTER_MARKED_SENT)
+
+
+def _death(
+    message: IncomingMessage,
+    attempts: Sequence[Attempt],
+    *,
+    letter_id: str,
+    stage: Literal[Stage.EXTRACTION, Stage.EMBEDDING],
+    deaths: int,
+    is_exhausted: bool,
+) -> Letter:
+    """Return the letter of attempts that came to nothing, without what they were about."""
+    failure, died_at = attempts[-1].failure, attempts[-1].failed_at
+    return Letter(
+        letter_id=letter_id,
+        stage=stage.value,
+        failure_class=failure.failure_class,
+        reason=failure.reason,
+        disposition="exhausted" if is_exhausted else "content",
+        fingerprint=fingerprint(failure),
+        action=action(failure),
+        attempts=tuple(attempts),
+        original=message.at,
+        key=message.key,
+        value=message.value,
+        headers=message.headers,
+        created_at=died_at,
+        died_at=died_at if deaths > 1 else None,
+        deaths=deaths,
+    )
