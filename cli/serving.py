@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from api.server import HttpApp
 from cli.connecting import connected, mongo_address
 from cli.environment import DATA_DIR, AsJson, DataDir, configured, option_of, settings_for
 from cli.output import Output
@@ -41,6 +40,9 @@ def run_role(
 
 
 async def _up(data_dir: Path, output: Output) -> int:
+    # `run` needs it for one of its processes only, and it takes a second.
+    from api.server import HttpApp  # noqa: PLC0415
+
     settings = configured()
     configure_logs(settings.log_level)
     async with (

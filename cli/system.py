@@ -1,4 +1,7 @@
-"""The parts of a running system, together in one process or each in its own."""
+"""The parts of a running system, together in one process or each in its own.
+
+What only one of them needs is imported where that one is made: together they take seconds.
+"""
 
 import asyncio
 import os
@@ -9,18 +12,15 @@ from typing import Final, Literal
 
 from pydantic import SecretStr
 
-from api.server import http_app
 from cli.environment import announced, settings_on
 from cli.output import Output, counted
 from compose.embedded import Services, embedded_services
 from compose.errors import ServiceDiedError
 from compose.offline.server import MODEL as OFFLINE_MODEL
 from compose.offline.server import offline_extractor
-from consumers.apps import embedding_app, extraction_app, snapshot_app
 from consumers.deadlines import check_deadlines
 from consumers.embedding_wiring import configured_embedder, embedding_step
 from consumers.extraction_wiring import configured_model, extraction_step, own_models
-from consumers.operating import jobs_app
 from consumers.recording_wiring import snapshot_step, waker
 from consumers.room import Room
 from consumers.running import Runnable
@@ -31,6 +31,8 @@ from pipeline.stores.indexes import apply_indexes
 from producers.topics import apply_topics
 from producers.waker import Waker
 from schemas.topics import Stage
+
+# ruff: noqa: PLC0415
 
 Role = Literal["waker", "snapshot", "extraction", "embedding", "jobs", "http"]
 ROLES: Final[tuple[Role, ...]] = ("waker", "snapshot", "extraction", "jobs")
@@ -76,6 +78,8 @@ async def apps_of(parts: Installation, roles: Sequence[Role]) -> AsyncGenerator[
         if "waker" in roles:
             apps.append(WakerApp(waker(parts)))
         if "snapshot" in roles:
+            from consumers.apps import snapshot_app
+
             cutting = isolated(parts, snapshot_step(parts), Stage.SNAPSHOT, room)
             apps.append(snapshot_app(parts.settings, cutting, parts.metrics))
         model, own = None, None
@@ -89,8 +93,12 @@ async def apps_of(parts: Installation, roles: Sequence[Role]) -> AsyncGenerator[
                 configured_embedder(parts.settings.embedding, parts.metrics)
             )
         if "jobs" in roles and model is not None:
+            from consumers.operating import jobs_app
+
             apps.append(jobs_app(parts, model, own=own, embedder=embedder))
         if "extraction" in roles and model is not None:
+            from consumers.apps import extraction_app
+
             extracting = extraction_step(parts, model, own=own, is_alone=lambda: room.is_alone)
             apps.append(
                 extraction_app(
@@ -102,6 +110,8 @@ async def apps_of(parts: Installation, roles: Sequence[Role]) -> AsyncGenerator[
                 )
             )
         if "embedding" in roles and embedder is not None:
+            from consumers.apps import embedding_app
+
             await check_embedder(embedder, parts.active_model)
             embedding = isolated(parts, embedding_step(parts, embedder), Stage.EMBEDDING, room)
             apps.append(
@@ -114,6 +124,8 @@ async def apps_of(parts: Installation, roles: Sequence[Role]) -> AsyncGenerator[
                 )
             )
         if "http" in roles:
+            from api.server import http_app
+
             serving = await stack.enter_async_context(http_app(parts))
             serving.open()
             apps.append(serving)

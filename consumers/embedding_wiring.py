@@ -14,7 +14,7 @@ from pipeline.embedding.step import EmbeddingStep
 from pipeline.failing.gating import Gate
 from pipeline.failing.limiting import Limiter
 from pipeline.metrics import NO_METRICS, Metrics
-from pipeline.models.asking import quiet_vendor_loggers
+from pipeline.models.loggers import quiet_vendor_loggers
 from pipeline.settings import EmbeddingSettings
 from pipeline.stores.switches import MongoBreakers, MongoGuards
 from pipeline.stores.vectors import MongoReembeddings

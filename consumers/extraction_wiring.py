@@ -4,6 +4,7 @@ import os
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from consumers.wiring import (
@@ -19,8 +20,8 @@ from pipeline.failing.gating import Gate, Share
 from pipeline.failing.limiting import Limiter
 from pipeline.failing.reasons import Reason
 from pipeline.metrics import Provider
-from pipeline.models.asking import InstructedModel, quiet_vendor_loggers
 from pipeline.models.choosing import model_from
+from pipeline.models.loggers import quiet_vendor_loggers
 from pipeline.models.metering import MeteredModel
 from pipeline.models.own import OwnModels, UnaskableModel
 from pipeline.ports.model import Model
@@ -29,6 +30,9 @@ from pipeline.settings import LLMSettings
 from pipeline.stores.switches import MongoBreakers, MongoGuards
 from schemas.project import ExtractionLLM
 from schemas.topics import Stage
+
+if TYPE_CHECKING:
+    from pipeline.models.asking import InstructedModel
 
 
 class ReachedTargets:
@@ -198,7 +202,7 @@ async def own_models(
 
 
 @asynccontextmanager
-async def configured_model(settings: LLMSettings) -> AsyncGenerator[InstructedModel]:
+async def configured_model(settings: LLMSettings) -> AsyncGenerator["InstructedModel"]:
     """Make the configured model ready; close its connections at the end.
 
     Raises:

@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaError
 
 from pipeline.errors import BrokerUnavailableError
 from pipeline.settings import KafkaSettings
+from producers.half_open import closing_half_open
 from schemas.topics import Topic
 
 TIMEOUT: Final = timedelta(seconds=15)
@@ -49,8 +50,9 @@ async def group_lag(
     )
     try:
         async with asyncio.timeout(TIMEOUT.total_seconds()):
-            await admin.start()
-            await consumer.start()
+            with closing_half_open():
+                await admin.start()
+                await consumer.start()
             return await _lag(admin, consumer, group, {topic.name for topic in topics})
     except (KafkaError, TimeoutError, OSError) as error:
         raise BrokerUnavailableError(

@@ -7,7 +7,8 @@ had, so nobody skips it for you; it is fetched again after a while, for the faul
 
 An error that aiokafka did not expect ends its part in the group for good, while the process lives
 on and reads nothing: such as an assignment of no bytes, which a member gets that the group's leader
-did not know of. Here it joins again.
+did not know of. A static member that only joins again is given the same once more, for nothing
+tells the group to share anew. Here it leaves, which does, and then joins.
 """
 
 import asyncio
@@ -16,7 +17,10 @@ from typing import Any, cast
 
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import UnsupportedCodecError
+from aiokafka.errors import KafkaError, UnsupportedCodecError
+from aiokafka.protocol.group import LeaveGroupRequest
+
+from producers.half_open import closing_half_open
 
 log = structlog.get_logger(__name__)
 
@@ -47,6 +51,20 @@ class HoldingConsumer(AIOKafkaConsumer):
         cast("Any", super()).__init__(**options)
         self._rest = rest
 
+    async def start(self) -> None:
+        """Connect and return with partitions; a member that could not take its part has left.
+
+        Raises:
+            KafkaError: It has no part in the group; whoever builds consumers builds another.
+        """
+        try:
+            with closing_half_open():
+                await cast("Any", super()).start()
+        except KafkaError:
+            if self._has_lost_its_part():
+                await self._leave()
+            raise
+
     async def getone(self, *partitions: TopicPartition) -> Any:
         """Return the next readable record of a partition that is not held."""
         while True:
@@ -55,23 +73,41 @@ class HoldingConsumer(AIOKafkaConsumer):
             except Exception as error:  # whatever the library makes of such bytes; raised if none
                 held = tuple(self._broken())
                 if not held:
-                    self._take_part_again()
+                    await self._take_part_again()
                     raise
                 for partition, offset in held:
                     self._hold(partition, offset, error)
 
-    def _take_part_again(self) -> None:
+    async def _take_part_again(self) -> None:
         """Join the group again if what speaks with its coordinator has ended by an error."""
-        coordinator = cast("Any", self)._coordinator
-        task: asyncio.Task[None] | None = getattr(coordinator, "_coordination_task", None)
-        if task is None or not task.done() or task.cancelled() or task.exception() is None:
+        if not self._has_lost_its_part():
             return
-        log.error("group_left", group=coordinator.group_id, exception=_cause(task.exception()))
-        coordinator.reset_generation()
+        await self._leave()
+        coordinator = cast("Any", self)._coordinator
         coordinator.request_rejoin()
         coordinator._coordination_task = asyncio.create_task(
             coordinator._coordination_routine(), name=f"coordination {coordinator.group_id}"
         )
+
+    def _has_lost_its_part(self) -> bool:
+        """Whether what speaks with the group's coordinator has ended by an error; says so."""
+        coordinator = cast("Any", self)._coordinator
+        task: asyncio.Task[None] | None = getattr(coordinator, "_coordination_task", None)
+        if task is None or not task.done() or task.cancelled() or task.exception() is None:
+            return False
+        log.error("group_left", group=coordinator.group_id, exception=_cause(task.exception()))
+        return True
+
+    async def _leave(self) -> None:
+        """Have the group share its partitions anew, and be nobody that it knows."""
+        coordinator = cast("Any", self)._coordinator
+        try:
+            await coordinator._send_req(
+                LeaveGroupRequest(coordinator.group_id, coordinator.member_id)
+            )
+        except KafkaError as error:
+            log.warning("group_not_left", group=coordinator.group_id, exception=_cause(error))
+        coordinator.reset_generation()
 
     def _broken(self) -> Iterable[tuple[TopicPartition, int]]:
         """Yield the partitions whose record iterator ended by an exception, and where it did."""

@@ -16,6 +16,7 @@ from pipeline.extracting.planning import run_of
 from pipeline.messages import EVENT_ID_HEADER
 from pipeline.replaying.ports import Read
 from pipeline.settings import KafkaSettings
+from producers.half_open import closing_half_open
 from schemas.job import Lost, Messages
 
 TIMEOUT: Final = timedelta(seconds=15)
@@ -54,8 +55,9 @@ class KafkaTopics:
         )
         try:
             async with asyncio.timeout(TIMEOUT.total_seconds()):
-                await admin.start()
-                await consumer.start()
+                with closing_half_open():
+                    await admin.start()
+                    await consumer.start()
                 partitions = await _partitions(admin, messages)
                 consumer.assign(partitions)
                 ranges = await _ranges(consumer, partitions, messages)

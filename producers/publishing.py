@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import structlog
 from aiokafka import AIOKafkaProducer
+from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import (
     KafkaError,
     MessageSizeTooLargeError,
@@ -22,6 +23,7 @@ from aiokafka.errors import (
 from pipeline.ending import end
 from pipeline.errors import BrokerUnavailableError, MessageTooLargeError
 from pipeline.settings import KafkaSettings
+from producers.half_open import closing_half_open
 from schemas.message import OutgoingMessage
 
 FIRST_BACKOFF: Final = timedelta(milliseconds=100)
@@ -115,7 +117,8 @@ class KafkaPublisher:
         )
         try:
             async with asyncio.timeout(self._settings.publish_timeout.total_seconds()):
-                await producer.start()
+                with closing_half_open():
+                    await producer.start()
         except BaseException:
             self._in_background(_disconnect(producer))
             raise
@@ -205,17 +208,31 @@ async def _disconnect(producer: AIOKafkaProducer) -> None:
     """Cut a producer's connections and end its tasks; `stop` would wait for deliveries for ever."""
     producer._closed = True  # pyright: ignore[reportPrivateUsage]
     sender: asyncio.Task[None] | None = producer._sender.sender_task  # pyright: ignore[reportPrivateUsage]
+    _strand(producer.client)
+    if sender is not None:
+        # It begins no delivery any more, and waits for those that are under way.
+        sender.cancel()
     try:
         async with asyncio.timeout(DISCONNECT_TIMEOUT.total_seconds()):
             await producer.client.close()
     except (TimeoutError, KafkaError, OSError):
         log.warning("producer_not_disconnected")
-    if sender is None:
-        return
-    for _ in range(2):
-        # The first cancellation lets it wait for requests that are out, the second ends that.
-        sender.cancel()
+    if sender is not None:
         await asyncio.wait({sender}, timeout=DISCONNECT_TIMEOUT.total_seconds() / 2)
+        await end([sender], within=DISCONNECT_TIMEOUT / 2)
+
+
+def _strand(client: Any) -> None:
+    """Have a client know of no broker, nor look for any: its deliveries can but fail, and end.
+
+    One that failed would connect again, or wait for metadata that nobody fetches once it is closed.
+    """
+    found_nothing = asyncio.get_running_loop().create_future()
+    found_nothing.set_result(False)
+    client.cluster = ClusterMetadata()
+    client.force_metadata_update = lambda: found_nothing
+    if client._md_update_fut is not None and not client._md_update_fut.done():
+        client._md_update_fut.set_result(False)
 
 
 def _milliseconds(span: timedelta) -> int:

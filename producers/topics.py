@@ -19,6 +19,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from pipeline.errors import BrokerUnavailableError, ConfigurationError
 from pipeline.settings import KafkaSettings
+from producers.half_open import closing_half_open
 from schemas.topics import DEAD, RETRY_TIERS, TOPICS, Topic
 
 CALL_TIMEOUT: Final = timedelta(seconds=15)
@@ -100,7 +101,8 @@ async def _administering(settings: KafkaSettings) -> AsyncGenerator[Any]:
     )
     try:
         async with asyncio.timeout(CALL_TIMEOUT.total_seconds()):
-            await admin.start()
+            with closing_half_open():
+                await admin.start()
         yield admin
     except (KafkaError, TimeoutError) as error:
         raise BrokerUnavailableError(

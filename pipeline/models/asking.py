@@ -6,10 +6,9 @@ makes at most 1 + re-asks requests, because the vendor clients' own retries are 
 """
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, Final, Protocol, cast
+from typing import Any, Protocol, cast
 
 import instructor
 from instructor.core.exceptions import InstructorRetryException, ResponseParsingError
@@ -29,21 +28,6 @@ from pipeline.ports.model import ModelRequest
 from schemas.extraction import Reply
 from schemas.failure import Failure, FailureClass
 from schemas.turn import Turn
-
-VENDOR_LOGGERS: Final = (
-    *("instructor", "openai", "anthropic", "google_genai", "google.genai", "google.auth"),
-    *("httpx2", "httpcore2"),
-)
-
-
-def quiet_vendor_loggers() -> None:
-    """Let the libraries between us and a model log nothing: what they log quotes conversations."""
-    for name in VENDOR_LOGGERS:
-        logger = logging.getLogger(name)
-        logger.setLevel(logging.CRITICAL + 1)
-        # A level alone would not last: OPENAI_LOG sets another one.
-        logger.addHandler(logging.NullHandler())
-        logger.propagate = False
 
 
 class Vendor(Protocol):

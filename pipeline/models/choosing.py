@@ -1,11 +1,15 @@
-"""Which model is configured. A vendor's client is loaded only where that vendor is asked."""
+"""Which model is configured. What asks it is loaded only where one is, and of one vendor."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import ConfigurationError
-from pipeline.models.asking import InstructedModel, Vendor
 from pipeline.ports.clocks import Clock
 from pipeline.settings import LLMSettings
+
+if TYPE_CHECKING:
+    from pipeline.models.asking import InstructedModel, Vendor
+
+# ruff: noqa: PLC0415 (each takes seconds to load, and one is asked)
 
 _KEY_WANTED: Final = frozenset({"openai", "anthropic", "gemini"})
 PROVIDERS: Final = "openai, anthropic, gemini or openai_compatible"
@@ -13,7 +17,7 @@ PROVIDERS: Final = "openai, anthropic, gemini or openai_compatible"
 
 def model_from(
     settings: LLMSettings, *, auth_header: str | None = None, clock: Clock | None = None
-) -> InstructedModel:
+) -> "InstructedModel":
     """Return a model; nothing is sent yet.
 
     Args:
@@ -27,6 +31,8 @@ def model_from(
     missing = _missing(settings)
     if missing:
         raise ConfigurationError(f"No model can be asked: set {', '.join(missing)}.")
+    from pipeline.models.asking import InstructedModel
+
     return InstructedModel(
         _vendor(settings, auth_header),
         model=settings.model or "",
@@ -51,10 +57,9 @@ def _missing(settings: LLMSettings) -> list[str]:
     return missing
 
 
-def _vendor(settings: LLMSettings, auth_header: str | None) -> Vendor:
+def _vendor(settings: LLMSettings, auth_header: str | None) -> "Vendor":
     # A server of one's own often wants no key, but the client insists on some.
     api_key = settings.api_key.get_secret_value() if settings.api_key else "none"
-    # ruff: noqa: PLC0415 (each takes seconds to load, and one is asked)
     match settings.provider:
         case "anthropic":
             from pipeline.models.anthropic import ANTHROPIC_URL, Anthropic

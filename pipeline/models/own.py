@@ -3,18 +3,20 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import AnswerError
 from pipeline.extracting.prompting import extractor_version
 from pipeline.failing.reasons import Reason
-from pipeline.models.asking import InstructedModel
 from pipeline.models.choosing import model_from
 from pipeline.ports.model import Model, ModelRequest
 from pipeline.settings import LLMSettings
 from schemas.extraction import Reply
 from schemas.failure import FailureClass
 from schemas.project import ExtractionLLM
+
+if TYPE_CHECKING:
+    from pipeline.models.asking import InstructedModel
 
 CEREBRAS_URL: Final = "https://api.cerebras.ai/v1"
 SHARED_SECRET: Final = "LLM_API_KEY"  # noqa: S105 (the name of a variable)
@@ -127,7 +129,7 @@ class OwnModels:
         process: LLMSettings,
         secrets: Mapping[str, str],
         *,
-        make: Callable[..., InstructedModel] = model_from,
+        make: Callable[..., "InstructedModel"] = model_from,
     ) -> None:
         self._process = process
         self._secrets = secrets

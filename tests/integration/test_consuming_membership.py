@@ -49,3 +49,27 @@ async def test_a_member_that_was_given_no_assignment_asks_for_one_again(
 
     (left,) = [entry for entry in logs if entry["event"] == "group_left"]
     assert (left["group"], left["exception"]) == (group, "ValueError")
+
+
+async def test_a_group_that_gives_no_assignment_shares_anew_before_a_member_starts(
+    bootstrap_servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A static member gets what it was given last, empty or not, until the group shares anew."""
+    topic, group = await new_topic(bootstrap_servers), new_group()
+    settings, told = kafka_settings(bootstrap_servers), Told()
+    generations: list[int] = []
+    complete = cast("Any", GroupCoordinator)._on_join_complete
+
+    async def forgotten_in_the_first(
+        member: object, generation: int, name: str, protocol: str, assignment: bytes
+    ) -> None:
+        generations.append(generation)
+        given = b"" if generation == generations[0] else assignment
+        await complete(member, generation, name, protocol, given)
+
+    monkeypatch.setattr(GroupCoordinator, "_on_join_complete", forgotten_in_the_first)
+    async with consuming(settings, told, declared(topic), group):
+        await append(bootstrap_servers, topic, [b"one"])
+        await told.until_done(1)
+
+    assert len(set(generations)) > 1

@@ -21,9 +21,10 @@ from pipeline.errors import AnswerError, ConfigurationError
 from pipeline.extracting import prompting
 from pipeline.failing.failures import classify
 from pipeline.failing.reasons import Reason
-from pipeline.models.asking import VENDOR_LOGGERS, InstructedModel, quiet_vendor_loggers
+from pipeline.models.asking import InstructedModel
 from pipeline.models.choosing import model_from
 from pipeline.models.http import ANSWER_BYTES
+from pipeline.models.loggers import VENDOR_LOGGERS, quiet_vendor_loggers
 from pipeline.ports.model import ModelRequest
 from pipeline.settings import LLMSettings
 from schemas.failure import Failure, FailureClass

@@ -1,6 +1,9 @@
 """Publishing is exact, bounded in time whatever the broker does, and recovers by itself."""
 
 import asyncio
+import gc
+import struct
+import warnings
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -18,6 +21,7 @@ from schemas.message import OutgoingMessage
 from tests.hanging import go_on, hang
 from tests.integration.kafka import new_topic, records, records_until
 
+API_VERSIONS = 18
 SOON = timedelta(milliseconds=500)
 
 
@@ -246,3 +250,65 @@ async def recover(kafka: EmbeddedKafka, fault: str) -> None:
         await kafka.start()
     else:
         go_on(kafka)
+
+
+async def test_a_stopped_publisher_leaves_no_connection_when_the_broker_comes_back(
+    tmp_path: Path,
+) -> None:
+    """What was under way to a broker that hangs must not connect once it goes on."""
+    async with embedded_kafka(tmp_path) as kafka:
+        publisher = KafkaPublisher(settings(kafka.bootstrap_servers))
+        topic = await new_topic(kafka.bootstrap_servers)
+        await publisher.publish(message(topic))
+        await lose(kafka, "hangs")
+        with pytest.raises(BrokerUnavailableError):
+            await publisher.publish(message(topic))
+        await publisher.stop(timedelta(seconds=1))
+        await recover(kafka, "hangs")
+        async with asyncio.timeout(15):
+            while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 (the library's own)
+                await asyncio.sleep(0.05)
+
+        assert unclosed(publisher) == []
+
+
+async def test_a_connect_that_is_given_up_halfway_leaves_no_connection() -> None:
+    """The broker says what it speaks, and then nothing."""
+    async with half_answering() as server:
+        publisher = KafkaPublisher(settings(server))
+        with pytest.raises(BrokerUnavailableError):
+            await publisher.publish(message("topic"))
+        await publisher.stop(timedelta(seconds=1))
+
+        assert unclosed(publisher) == []
+
+
+def unclosed(*stopped: KafkaPublisher) -> list[str]:
+    """Return what was let go of without being closed, when nobody holds it any more."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        del stopped
+        gc.collect()
+    return [str(each.message) for each in said if each.category is ResourceWarning]
+
+
+@asynccontextmanager
+async def half_answering() -> AsyncGenerator[str]:
+    """Run a broker that answers which versions it speaks, and no request after that."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                (size,) = struct.unpack(">i", await reader.readexactly(4))
+                key, _, correlation = struct.unpack(">hhi", (await reader.readexactly(size))[:8])
+                if key == API_VERSIONS:
+                    spoken = struct.pack(">ihihhhhhh", correlation, 0, 2, 3, 0, 5, key, 0, 0)
+                    writer.write(struct.pack(">i", len(spoken)) + spoken)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1")
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"

@@ -42,6 +42,19 @@ def test_help_imports_nothing_heavy_and_names_the_program_as_it_is_typed() -> No
     assert "Usage: ./afterturn" in finished.stdout
 
 
+def test_commands_leave_what_one_process_of_many_needs_to_that_process() -> None:
+    names = sorted({f"cli.{module}" for module, _ in COMMANDS.values()} - {"cli.bench"})
+    finished = subprocess.run(  # noqa: S603 (our own modules)
+        [sys.executable, "-c", f"import sys, {', '.join(names)}; print(*sys.modules, sep='\\n')"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert {"openai", "anthropic", "google.genai", "fastapi"}.isdisjoint(finished.stdout.split())
+
+
 def test_what_can_be_no_transcript_is_called_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "empty").write_bytes(b"\xef\xbb\xbf\n \n")
     (tmp_path / "good").write_text("no json, but a line\n")
