@@ -31,7 +31,17 @@ LEASE = timedelta(seconds=5.5)
 SETTLE_WITHIN = timedelta(seconds=40)
 
 _forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload(["tests.faults.worker"])
+# Also what the roles import when they are made: else each worker takes seconds for it.
+_forks.set_forkserver_preload(
+    [
+        "tests.faults.worker",
+        "api.server",
+        "consumers.apps",
+        "consumers.operating",
+        "pipeline.models.asking",
+        "pipeline.models.openai",
+    ]
+)
 
 
 @dataclass(slots=True, kw_only=True)
