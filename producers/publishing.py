@@ -205,7 +205,10 @@ async def _close(producer: AIOKafkaProducer, timeout: timedelta) -> None:
 
 
 async def _disconnect(producer: AIOKafkaProducer) -> None:
-    """Cut a producer's connections and end its tasks; `stop` would wait for deliveries for ever."""
+    """Cut a producer's connections and end its tasks; `stop` would wait for deliveries for ever.
+
+    Its sender is ended whatever its client raises.
+    """
     producer._closed = True  # pyright: ignore[reportPrivateUsage]
     sender: asyncio.Task[None] | None = producer._sender.sender_task  # pyright: ignore[reportPrivateUsage]
     _strand(producer.client)
@@ -214,12 +217,23 @@ async def _disconnect(producer: AIOKafkaProducer) -> None:
         sender.cancel()
     try:
         async with asyncio.timeout(DISCONNECT_TIMEOUT.total_seconds()):
-            await producer.client.close()
+            await _close_client(producer.client)
     except (TimeoutError, KafkaError, OSError):
         log.warning("producer_not_disconnected")
-    if sender is not None:
-        await asyncio.wait({sender}, timeout=DISCONNECT_TIMEOUT.total_seconds() / 2)
-        await end([sender], within=DISCONNECT_TIMEOUT / 2)
+    finally:
+        if sender is not None:
+            try:
+                await asyncio.wait({sender}, timeout=DISCONNECT_TIMEOUT.total_seconds() / 2)
+            finally:
+                await end([sender], within=DISCONNECT_TIMEOUT / 2)
+
+
+async def _close_client(client: Any) -> None:
+    """Close a client; by itself it asks its synchronizer once, and raises what that ended with."""
+    if client._sync_task is not None:
+        await end([client._sync_task], within=DISCONNECT_TIMEOUT * 0.75)
+        client._sync_task = None
+    await client.close()
 
 
 def _strand(client: Any) -> None:
@@ -233,6 +247,8 @@ def _strand(client: Any) -> None:
     client.force_metadata_update = lambda: found_nothing
     if client._md_update_fut is not None and not client._md_update_fut.done():
         client._md_update_fut.set_result(False)
+        # Its synchronizer completes what is there, should its cancellation be lost.
+        client._md_update_fut = asyncio.get_running_loop().create_future()
 
 
 def _milliseconds(span: timedelta) -> int:

@@ -5,9 +5,10 @@ import gc
 import struct
 import warnings
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -16,7 +17,10 @@ from compose.embedded import EmbeddedKafka, embedded_kafka
 from compose.processes import free_port
 from pipeline.errors import BrokerUnavailableError
 from pipeline.settings import KafkaSettings
-from producers.publishing import KafkaPublisher
+from producers.publishing import (
+    KafkaPublisher,
+    _disconnect,  # pyright: ignore[reportPrivateUsage]
+)
 from schemas.message import OutgoingMessage
 from tests.hanging import go_on, hang
 from tests.integration.kafka import new_topic, records, records_until
@@ -281,6 +285,66 @@ async def test_a_connect_that_is_given_up_halfway_leaves_no_connection() -> None
         await publisher.stop(timedelta(seconds=1))
 
         assert unclosed(publisher) == []
+
+
+async def test_a_stop_closes_all_though_a_cancellation_of_the_library_is_lost(
+    bootstrap_servers: str,
+) -> None:
+    """Its synchronizer goes on as though it were not asked to end, and completes what it holds."""
+    topic = await new_topic(bootstrap_servers)
+    asked = asyncio.Event()
+
+    async def lose_one(*_: object) -> bool:
+        asked.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return True
+
+    async with publishing(bootstrap_servers) as publisher:
+        await publisher.publish(message(topic))
+        producer = connected(publisher)
+        client = producer.client
+        synchronizer = client._sync_task
+        client._metadata_update = lose_one
+        client.force_metadata_update()
+        await asked.wait()
+        await publisher.stop()
+
+        assert not any(each.connected() for each in client._conns.values())
+        assert producer._sender.sender_task.done()
+        assert synchronizer.cancelled()
+
+
+async def test_a_client_that_does_not_close_costs_no_sender(tmp_path: Path) -> None:
+    """Whatever it raises, and though the broker hangs with a delivery under way."""
+
+    async def refuse() -> None:
+        raise asyncio.InvalidStateError
+
+    async with embedded_kafka(tmp_path) as kafka, publishing(kafka.bootstrap_servers) as publisher:
+        topic = await new_topic(kafka.bootstrap_servers)
+        await publisher.publish(message(topic))
+        producer = connected(publisher)
+        close, producer.client.close = producer.client.close, refuse
+        await lose(kafka, "hangs")
+        waiting = asyncio.create_task(publisher.publish(message(topic)))
+        async with asyncio.timeout(5):
+            while not producer._sender._in_flight:  # noqa: ASYNC110 (nothing tells)
+                await asyncio.sleep(0.01)
+        with pytest.raises(asyncio.InvalidStateError):
+            await _disconnect(producer)
+
+        assert producer._sender.sender_task.done()
+
+        await close()
+        with pytest.raises(BrokerUnavailableError):
+            await waiting
+        await recover(kafka, "hangs")
+
+
+def connected(publisher: KafkaPublisher) -> Any:
+    """Return the producer of a publisher, of a library without types."""
+    return publisher._producer  # pyright: ignore[reportPrivateUsage]
 
 
 def unclosed(*stopped: KafkaPublisher) -> list[str]:
